@@ -24,8 +24,9 @@ from ortoo.app.dev_certificates import Pair
 from ortoo.app.server import Server
 from ortoo.client.tls import client_context
 from ortoo.model.errors import ConfigError
+from ortoo.model.mqtt_settings import MqttSettings
 from ortoo.model.queries import GetStats
-from ortoo.model.settings import HttpSettings, LimitSettings, MqttSettings, Settings, TcpSettings, TlsSettings
+from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings
 from tests.app.certificates import Pki
 from tests.app.test_server_process import a_server, ended
 from tests.doors.tcp.home import until

@@ -9,7 +9,8 @@ import pytest
 import ortoo
 from ortoo.app.config import load_settings
 from ortoo.app.server import Server
-from ortoo.model.settings import HttpSettings, MqttSettings, Settings, TcpSettings
+from ortoo.model.mqtt_settings import MqttSettings
+from ortoo.model.settings import HttpSettings, Settings, TcpSettings
 from tests.app.certificates import make_certificate
 from tests.app.test_server import ANY_PORT, change, serving
 

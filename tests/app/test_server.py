@@ -18,16 +18,9 @@ from ortoo.app.config import load_settings
 from ortoo.app.options import options
 from ortoo.app.server import Server
 from ortoo.broker.meters import Peak
+from ortoo.model.mqtt_settings import MqttSettings
 from ortoo.model.records import Record
-from ortoo.model.settings import (
-    HttpSettings,
-    LimitSettings,
-    MqttSettings,
-    Settings,
-    TcpSettings,
-    TlsSettings,
-    WebhookSettings,
-)
+from ortoo.model.settings import HttpSettings, LimitSettings, Settings, TcpSettings, TlsSettings, WebhookSettings
 from ortoo.stores.disk import DiskStore
 from ortoo.stores.disk.outside import Outside
 from ortoo.testing.clock import settle

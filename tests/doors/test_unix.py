@@ -15,7 +15,8 @@ from ortoo.app.server import Server
 from ortoo.client.address import parse_url
 from ortoo.doors.unix import UnixListening
 from ortoo.model.errors import ConfigError, InvalidError, UnavailableError
-from ortoo.model.settings import GomqSettings, HttpSettings, MqttSettings, Settings, TcpSettings
+from ortoo.model.mqtt_settings import MqttSettings
+from ortoo.model.settings import GomqSettings, HttpSettings, Settings, TcpSettings
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from ortoo.app.clock import SystemClock
 from ortoo.app.server import Server
 from ortoo.app.sharing import Sharing, open_sharing
 from ortoo.broker import Broker
-from ortoo.model.settings import GomqSettings, HttpSettings, MqttSettings, Settings, TcpSettings
+from ortoo.model.mqtt_settings import MqttSettings
+from ortoo.model.settings import GomqSettings, HttpSettings, Settings, TcpSettings
 from ortoo.ports import Store
 from ortoo.stores.memory import MemoryStore
 from ortoo.stores.redis import RedisConnection

@@ -31,7 +31,8 @@ from ortoo.doors.mqtt.websocket import serve as serve_mqtt
 from ortoo.doors.tcp.server import TcpDoor
 from ortoo.doors.unix import is_unix
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import LOOPBACK, MEMORY, NO_SPILL, HttpSettings, LimitSettings, Settings
+from ortoo.model.places import LOOPBACK
+from ortoo.model.settings import MEMORY, NO_SPILL, HttpSettings, LimitSettings, Settings
 from ortoo.model.shown_settings import ShownSettings
 from ortoo.model.version import __version__
 from ortoo.ports import Store

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+LOOPBACK = "127.0.0.1"
+
 Text = Annotated[str, Meta(min_length=1)]
 Host = Annotated[Text, Meta(description="The address to listen on. `0.0.0.0` means all addresses of the machine.")]
 _MODE = Meta(

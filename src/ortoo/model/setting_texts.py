@@ -12,6 +12,7 @@ import msgspec
 from .errors import ConfigError, InvalidError
 from .topic import TopicConfig
 from .units import NUMBER, parse_duration, parse_size
+from .validation import in_words
 
 _TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 PLAIN_NUMBERS = {"backoff_factor"}  # the only float among the settings that is no time
@@ -85,5 +86,7 @@ def _labels(text: str) -> dict[str, str]:
         return parse_pairs(text.split(","), "a label")
     try:
         return msgspec.json.decode(text, type=dict[str, str])
-    except msgspec.MsgspecError as error:
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"labels are a JSON object of strings: {in_words(error)}") from None
+    except msgspec.DecodeError as error:
         raise ConfigError(f"these labels are not a JSON object of strings: {error}") from None

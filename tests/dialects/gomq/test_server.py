@@ -13,7 +13,8 @@ from ortoo.app.server import Server
 from ortoo.client.tls import client_context
 from ortoo.dialects.gomq import GomqDoor
 from ortoo.model.errors import ConfigError
-from ortoo.model.settings import GomqSettings, HttpSettings, MqttSettings, Settings, TcpSettings
+from ortoo.model.mqtt_settings import MqttSettings
+from ortoo.model.settings import GomqSettings, HttpSettings, Settings, TcpSettings
 from tests.app.certificates import Pki
 from tests.dialects.gomq.home import Client, serving
 from tests.doors.tcp.home import until

@@ -16,7 +16,8 @@ from ortoo.doors.mqtt.wire.decoder import Decoder
 from ortoo.doors.mqtt.wire.encoding import encode
 from ortoo.doors.mqtt.wire.properties import Properties
 from ortoo.model.access import Grant, Principal
-from ortoo.model.settings import HttpSettings, MqttSettings, Settings, TcpSettings
+from ortoo.model.mqtt_settings import MqttSettings
+from ortoo.model.settings import HttpSettings, Settings, TcpSettings
 
 WAIT_SECONDS = 20.0
 QUIET_SECONDS = 0.3  # without anything: then nothing more comes

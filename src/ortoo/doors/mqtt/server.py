@@ -13,8 +13,8 @@ from ortoo.doors.listening import Listening, ServerTls, listen
 from ortoo.model.access import MQTT_NAMESPACE, SYSTEM_NAMESPACE
 from ortoo.model.errors import ConfigError, ForbiddenError, OrtooError, TooManyError
 from ortoo.model.metrics import MqttFigures
+from ortoo.model.mqtt_settings import MqttSettings
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
-from ortoo.model.settings import MqttSettings
 
 from .connection import Connection
 from .inbox import Inbox

@@ -14,8 +14,8 @@ from ortoo.broker.gate import Gate
 from ortoo.model.access import DLQ_SUFFIX, MQTT_NAMESPACE
 from ortoo.model.commands import CreateTopic, Publish
 from ortoo.model.errors import ExistsError
+from ortoo.model.mqtt_settings import MqttSettings
 from ortoo.model.names import TopicName
-from ortoo.model.settings import MqttSettings
 from ortoo.model.topic import TopicConfig
 
 from .rules.terms import Terms
