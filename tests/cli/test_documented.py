@@ -65,7 +65,7 @@ ROOT: Any = typer.main.get_command(app)
 
 @pytest.mark.parametrize("example", examples(ROOT))
 def test_every_example_can_be_parsed(example: str) -> None:
-    for part in example.split(" | "):
+    for part in re.split(r" \|\|? ", example):
         words = shlex.split(part.partition(" > ")[0])
         if words[0] == "ortoo":
             command, rest = ROOT, words[1:]

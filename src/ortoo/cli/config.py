@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+from msgspec.structs import asdict
 from rich.markup import escape
 
 from . import parse, show
 from .help import Json, examples
 from .serve import ConfigFile, Set
+from .template import Template, check_one, format_option
 
 app = typer.Typer(no_args_is_help=True, help="Show and check the settings of the server.")
+Format = Annotated[Template | None, format_option(("name", "value", "source", "default"))]
 
 
 @app.command("show", epilog=examples("ortoo config show", "ortoo config show --config ortoo.toml --json"))
-def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False) -> None:
+def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False, template: Format = None) -> None:
     """Show every setting of the server, its value, and where the value came from.
 
     Flags override the environment, which overrides the file, which overrides the defaults. Secrets are masked.
@@ -24,7 +27,11 @@ def show_config(config: ConfigFile = None, set_: Set = None, json: Json = False)
     """
     from ortoo.app.config import load_settings
 
+    check_one(json, template)
     shown = load_settings(config, parse.pairs(set_ or (), "a setting"), os.environ).shown()
+    if template is not None:
+        template.print([{**asdict(one), "source": str(one.source)} for one in shown])
+        return
     if json:
         show.json_document(shown)
         return

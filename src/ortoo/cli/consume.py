@@ -24,6 +24,7 @@ from ortoo.model.message import Received
 from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import examples
+from .template import MESSAGE, Template, format_option, message_row
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -34,6 +35,7 @@ EXAMPLES = examples(
     "ortoo consume orders --group billing",
     "ortoo consume orders --group billing --max 10",
     "ortoo consume orders --group billing --follow --json | jq .value",
+    "ortoo consume orders --group billing --format '{id} {key:<10} {value}'",
     "ortoo consume orders --group billing --no-ack --max 5",
     "ortoo consume orders --from-time -1h",
     "ortoo consume orders --from-snapshot 2026-01-01 --include-deleted",
@@ -55,6 +57,7 @@ TakingGroup = Annotated[
 ]
 Raw = Annotated[bool, typer.Option("--raw", help="print only the values, unchanged")]
 JsonLines = Annotated[bool, typer.Option("--json", help="print one JSON object per line")]
+Format = Annotated[Template | None, format_option(MESSAGE)]
 _replay_option = functools.partial(typer.Option, show_default=False, rich_help_panel=_REPLAY)
 FromOffset = Annotated[int | None, _replay_option(metavar="N", min=0, help="start at this offset in each partition")]
 FromTime = Annotated[
@@ -90,6 +93,7 @@ def consume(
     no_ack: Annotated[bool, typer.Option("--no-ack", help="print messages without acknowledging them")] = False,
     raw: Raw = False,
     json: JsonLines = False,
+    template: Format = None,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     to_time: ToTime = None,
@@ -121,7 +125,7 @@ def consume(
         raise typer.BadParameter(
             "--no-ack cannot be combined with --follow or with options that read the log, which never ack"
         )
-    printer = Printer(raw, json)
+    printer = Printer(raw, json, template)
     if group is None and not replay:
         raise typer.BadParameter(no_group(target, topic, "consume"))
     with target.open() as queue:
@@ -170,10 +174,13 @@ def _archive(lake: Path) -> Lake:
 class Printer:
     """One line a message, or just values."""
 
-    def __init__(self, raw: bool, json: bool) -> None:
+    def __init__(self, raw: bool, json: bool, template: Template | None) -> None:
+        if raw + json + (template is not None) > 1:
+            raise typer.BadParameter("give only one of --raw, --json and --format")
         self._raw = raw
         self._json = json
-        self._is_plain = raw or json or not show.out.is_terminal
+        self._template = template
+        self._is_plain = raw or json or template is not None or not show.out.is_terminal
 
     def print(self, messages: Sequence[Received]) -> None:
         """When this returns, the lines have left the process."""
@@ -189,6 +196,8 @@ class Printer:
             return message.value + b"\n"
         if self._json:
             return msgspec.json.encode(show.message_fields(message)) + b"\n"
+        if self._template is not None:
+            return self._template.line(message_row(show.message_fields(message)))
         return f"{''.join(text for text, _ in _parts(message))}\n".encode()
 
 

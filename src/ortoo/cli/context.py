@@ -17,6 +17,7 @@ from ortoo.model.names import DEFAULT_NAMESPACE
 from . import show
 from .contexts import VARIABLE, Context, check_context_name, contexts_path, load_contexts, save_contexts
 from .help import Json, examples
+from .template import Template, check_one, format_option
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="a context", show_default=False)]
+Format = Annotated[Template | None, format_option(("name", "is_current", *Context.__struct_encode_fields__))]
 _COLUMNS = ("context", "url", "namespace", "token file")
 
 
@@ -99,13 +101,16 @@ def use(name: Name) -> None:
 
 
 @app.command("list", epilog=examples("ortoo context list", "ortoo context list --json"))
-def list_contexts(json: Json = False) -> None:
+def list_contexts(json: Json = False, template: Format = None) -> None:
     """List the contexts; a star marks the one in use."""
+    check_one(json, template)
     contexts = load_contexts()
+    found = [_fields(name, context, contexts.current) for name, context in sorted(contexts.contexts.items())]
+    if template is not None:
+        template.print(found)
+        return
     if json:
-        show.json_document(
-            [_fields(name, context, contexts.current) for name, context in sorted(contexts.contexts.items())]
-        )
+        show.json_document(found)
         return
     rows = [
         (

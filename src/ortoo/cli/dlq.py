@@ -9,13 +9,15 @@ from rich.markup import escape
 
 from ortoo.client.dead_letters import is_letter
 from ortoo.model.errors import NotFoundError
+from ortoo.model.failures import ErrorKind
 from ortoo.model.message import Received
 from ortoo.model.replies import MessageInfo
 
 from . import show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
-from .messages import Id, print_message, print_trace
+from .messages import Format, Id, print_message, print_trace
+from .template import Template, check_one, format_option, message_row
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -37,6 +39,7 @@ AtMost = Annotated[
     int | None, typer.Option("--limit", metavar="N", min=1, help="at most so many, the oldest", show_default="all")
 ]
 
+ErrorFormat = Annotated[Template | None, format_option(ErrorKind.__struct_encode_fields__)]
 _TOLD = 10
 
 
@@ -50,10 +53,15 @@ def list_letters(
     group: OfGroup = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="maximum number")] = 100,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """List the dead letters of a topic, oldest first, with their reasons."""
+    check_one(json, template)
     with target.open() as queue:
         letters = queue.dead_letters(topic, group=group, limit=limit)
+    if template is not None:
+        template.print(message_row(show.message_fields(letter)) for letter in letters)
+        return
     if json:
         show.json_document([show.message_fields(letter) for letter in letters])
         return
@@ -113,13 +121,18 @@ def errors(
     group: OfGroup = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="maximum number")] = 20,
     json: Json = False,
+    template: ErrorFormat = None,
 ) -> None:
     """Count the dead letters of a topic by error, the most frequent first.
 
     Errors that differ only in numbers and ids are one: `--error` of redrive and delete takes them as they are shown here.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.dead_letter_errors(topic, group=group, limit=limit)
+    if template is not None:
+        template.print(found.errors)
+        return
     if json:
         show.json_document(found)
         return

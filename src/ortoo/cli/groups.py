@@ -13,6 +13,7 @@ from ortoo.model.replies import GroupInfo
 from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
+from .template import Template, check_one, format_option
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create, move, pause and delete consumer groups.")
 
@@ -46,18 +47,27 @@ def _name(group: GroupInfo) -> str:
     return f"{group.name} ({', '.join(marks)})" if marks else group.name
 
 
-@app.command("list", epilog=examples("ortoo groups list orders"))
+Format = Annotated[Template | None, format_option(GroupInfo.__struct_encode_fields__)]
+
+
+@app.command(
+    "list", epilog=examples("ortoo groups list orders", "ortoo groups list orders --format '{name} {backlog}'")
+)
 @on_target
-def list_groups(target: Target, topic: Topic, json: Json = False) -> None:
+def list_groups(target: Target, topic: Topic, json: Json = False, template: Format = None) -> None:
     """List the consumer groups of a topic, with their backlogs.
 
     The backlog is everything ready, delayed, leased or blocked (behind an unsettled message with the same key). Dead messages
     were dead-lettered; skipped messages were removed by retention before the group settled them.
     """
+    check_one(json, template)
     with target.open() as queue:
-        groups = queue.groups(topic)
+        groups = sorted(queue.groups(topic), key=lambda group: group.name)
+    if template is not None:
+        template.print(groups)
+        return
     if json:
-        show.json_document(sorted(groups, key=lambda group: group.name))
+        show.json_document(groups)
         return
     show.table(*group_rows(groups), "no consumer groups yet")
 

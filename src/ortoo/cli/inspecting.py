@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from ortoo.model import limits
-from ortoo.model.inspection import Explanation, Holder, LockInfo, PartitionStrip
+from ortoo.model.inspection import ConsumerInfo, Explanation, Holder, LeaseInfo, LockInfo, PartitionStrip
 from ortoo.model.replies import MessageState
 
 from . import groups, parse, show, topics
@@ -17,8 +17,13 @@ from .connection import Target, Topic, on_target
 from .groups import Group
 from .help import Json, examples
 from .messages import Id
+from .template import Template, check_one, format_option
 
 EXAMPLES = examples("ortoo explain 7.2.41 --group billing")
+LeaseFormat = Annotated[Template | None, format_option(LeaseInfo.__struct_encode_fields__)]
+LockFormat = Annotated[Template | None, format_option(LockInfo.__struct_encode_fields__)]
+ConsumerFormat = Annotated[Template | None, format_option(ConsumerInfo.__struct_encode_fields__)]
+DelayedFormat = Annotated[Template | None, format_option(("start", "end", "messages"))]
 Listed = Annotated[int, typer.Option(metavar="N", min=1, max=limits.LISTED_MAX, help="maximum number")]
 
 STATES: dict[
@@ -78,10 +83,15 @@ def leases(
         str | None, typer.Option("--next", metavar="NEXT", help="go on where the list before ended", show_default=False)
     ] = None,
     json: Json = False,
+    template: LeaseFormat = None,
 ) -> None:
     """List what is leased in a group, and by whom, the oldest first."""
+    check_one(json, template)
     with target.open() as queue:
         found = queue.leases(topic, group, limit=limit, next=next)
+    if template is not None:
+        template.print(found.leases)
+        return
     if json:
         show.json_document(found)
         return
@@ -105,14 +115,25 @@ def leases(
 
 @groups.app.command(epilog=examples("ortoo groups locks orders billing"))
 @on_target
-def locks(target: Target, topic: Topic, group: Group, limit: Listed = 100, json: Json = False) -> None:
+def locks(
+    target: Target,
+    topic: Topic,
+    group: Group,
+    limit: Listed = 100,
+    json: Json = False,
+    template: LockFormat = None,
+) -> None:
     """List the keys, or partitions, that other messages wait for.
 
     A message that is leased, or waits for its retry, holds its key; where order is by partition, it holds the partition. Those
     that most messages wait for come first.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.locks(topic, group, limit=limit)
+    if template is not None:
+        template.print(found.locks)
+        return
     if json:
         show.json_document(found)
         return
@@ -130,10 +151,14 @@ def _lock_row(lock: LockInfo) -> tuple[show.Cell, ...]:
 
 @groups.app.command(epilog=examples("ortoo groups consumers orders billing"))
 @on_target
-def consumers(target: Target, topic: Topic, group: Group, json: Json = False) -> None:
+def consumers(target: Target, topic: Topic, group: Group, json: Json = False, template: ConsumerFormat = None) -> None:
     """List who consumes a group, or has leases of it."""
+    check_one(json, template)
     with target.open() as queue:
         found = queue.consumers(topic, group).consumers
+    if template is not None:
+        template.print(found)
+        return
     if json:
         show.json_document(found)
         return
@@ -219,13 +244,23 @@ def delayed(
         int, typer.Option(metavar="N", min=1, max=limits.DELAYED_BUCKETS_MAX, help="parts of that time")
     ] = 168,
     json: Json = False,
+    template: DelayedFormat = None,
 ) -> None:
     """Count the delayed messages of a topic by when they come due.
 
     What waits for a retry in a single group is not among them.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.delayed(topic, from_time=from_time, to_time=to_time, buckets=buckets)
+    if template is not None:
+        begins = [found.start + at * found.seconds for at in range(len(found.counts))]
+        template.print(
+            {"start": begin, "end": begin + found.seconds, "messages": count}
+            for begin, count in zip(begins, found.counts, strict=True)
+            if count
+        )
+        return
     if json:
         show.json_document(found)
         return

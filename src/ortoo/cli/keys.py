@@ -10,13 +10,14 @@ import typer
 from rich.markup import escape
 
 from ortoo.model.errors import InvalidError
-from ortoo.model.keys import KeysInfo, KeyUse, Reencryption
+from ortoo.model.keys import KeyInfo, KeysInfo, KeyUse, Reencryption
 from ortoo.model.limits import REENCRYPT_BYTES_PER_SECOND
 
 from . import parse, show
 from .connection import Target, complete_topic, on_target
 from .help import Json, examples
 from .progress import bar
+from .template import Template, check_one, format_option
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -42,16 +43,23 @@ def _open(target: Target, keys: str | None) -> SyncQueue:
     return target.open(keys=keys)
 
 
+Format = Annotated[Template | None, format_option(KeyInfo.__struct_encode_fields__)]
+
+
 @app.command("list", epilog=examples("ortoo keys list", "ortoo keys list --json | jq '.uses[].key'"))
 @on_target
-def list_keys(target: Target, keys: Keys = None, json: Json = False) -> None:
+def list_keys(target: Target, keys: Keys = None, json: Json = False, template: Format = None) -> None:
     """List the keys by name, with what stored data needs each, by topic.
 
     The current key encrypts what is written now. A key that nothing needs may be removed; one that is missing makes its topics
     unavailable. The keys themselves are never shown.
     """
+    check_one(json, template)
     with _open(target, keys) as queue:
         info = queue.keys()
+    if template is not None:
+        template.print(info.keys)
+        return
     if json:
         show.json_document(info)
         return

@@ -11,6 +11,7 @@ import typer
 from . import parse, show
 from .connection import Target, complete_topic, on_target
 from .help import Json, examples
+from .template import Template, check_one, format_option
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -40,6 +41,9 @@ class Lag(msgspec.Struct, frozen=True):
     paused: bool
 
 
+Format = Annotated[Template | None, format_option(Lag.__struct_encode_fields__)]
+
+
 @on_target
 def lag(
     target: Target,
@@ -60,6 +64,7 @@ def lag(
         ),
     ] = None,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """Show how far each consumer group is behind: in messages, and in seconds.
 
@@ -67,12 +72,13 @@ def lag(
     --fail-above, a number is messages, and a duration such as 5m is time.
     """
     most = None if fail_above is None else _bound(fail_above)
+    check_one(json, template)
     if watch is not None and json:
         raise typer.BadParameter("give --watch or --json, not both")
     with target.open() as queue:
         while True:
             rows = lags(queue, target.namespace, topic, group, sort)
-            _print(rows, json)
+            _print(rows, json, template)
             if watch is None:
                 break
             time.sleep(max(watch, 0.1))
@@ -119,7 +125,10 @@ def _is_above(row: Lag, messages: int | None, seconds: float | None) -> bool:
     )
 
 
-def _print(rows: list[Lag], json: bool) -> None:
+def _print(rows: list[Lag], json: bool, template: Template | None) -> None:
+    if template is not None:
+        template.print(rows)
+        return
     if json:
         show.json_document(rows)
         return

@@ -11,12 +11,13 @@ from rich.text import Text
 from ortoo.model import limits
 from ortoo.model.filters import parse_filter
 from ortoo.model.latency import Latency
-from ortoo.model.live import Need, Overview, ServerMemory, Sort
+from ortoo.model.live import Need, Overview, ServerMemory, Sort, TopicRow
 from ortoo.model.message import Received
 
 from . import show
 from .connection import Target, Topic, on_target
 from .help import Json, examples
+from .template import MESSAGE, Template, check_one, format_option, message_row
 
 OVERVIEW_EXAMPLES = examples(
     "ortoo overview", "ortoo overview --sort in --match orders", "ortoo overview --all --json | jq '.needs[].text'"
@@ -43,6 +44,10 @@ _COLUMNS = (
 )
 
 
+RowFormat = Annotated[Template | None, format_option(TopicRow.__struct_encode_fields__)]
+Format = Annotated[Template | None, format_option(MESSAGE)]
+
+
 @on_target
 def overview(
     target: Target,
@@ -55,14 +60,19 @@ def overview(
     ] = 100,
     every: Annotated[bool, typer.Option("--all", help="topics of all namespaces that may be seen")] = False,
     json: Json = False,
+    template: RowFormat = None,
 ) -> None:
     """Show topics, how fast they move, and what needs somebody: one look at a server.
 
     Rates are the mean of the last five seconds, sampled by the server. With --data there is no server, and nothing is sampled.
     """
+    check_one(json, template)
     with target.open() as queue:
         namespace = None if every else target.namespace
         found = queue.overview(sort=sort, match=match, limit=limit, namespace=namespace)
+    if template is not None:
+        template.print(found.topics)
+        return
     if json:
         show.json_document(found)
         return
@@ -147,6 +157,7 @@ def tail(
         int | None, typer.Option("--max", metavar="N", min=1, help="stop after N", show_default="never")
     ] = None,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """Print messages as they are published, without a group.
 
@@ -154,15 +165,19 @@ def tail(
     takes words, "quoted words", key:TEXT, header.NAME:TEXT and comparisons of JSON values such as value.order.total>100; all of
     them must match.
     """
+    check_one(json, template)
     parse_filter(filter)  # before there is a connection
     with target.open() as queue:
         for shown, message in enumerate(queue.tail(topic, filter=filter, rate=rate), 1):
-            _print_message(message, json)
+            _print_message(message, json, template)
             if shown == most:
                 break
 
 
-def _print_message(message: Received, json: bool) -> None:
+def _print_message(message: Received, json: bool, template: Template | None) -> None:
+    if template is not None:
+        template.print([message_row(show.message_fields(message))])
+        return
     if json:
         show.json_line(show.message_fields(message))
         show.flush()

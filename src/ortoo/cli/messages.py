@@ -15,6 +15,7 @@ from ortoo.model.replies import MessageInfo, Trace, TraceEvent
 from . import parse, show
 from .connection import Target, Topic, on_target
 from .help import Json, Yes, examples
+from .template import MESSAGE, Template, check_one, format_option, message_row
 
 TRACE_EXAMPLES = examples("ortoo trace 7.2.41")
 STATS_EXAMPLES = examples("ortoo stats", "ortoo stats --json | jq .depth")
@@ -22,13 +23,22 @@ STATS_EXAMPLES = examples("ortoo stats", "ortoo stats --json | jq .depth")
 app = typer.Typer(no_args_is_help=True, help="List, search, show, delete, retry and dead-letter individual messages.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="a message id, e.g. 7.2.41", show_default=False)]
+Format = Annotated[Template | None, format_option(MESSAGE)]
+EventFormat = Annotated[Template | None, format_option(TraceEvent.__struct_encode_fields__)]
 Ids = Annotated[list[str], typer.Argument(metavar="ID...", help="message ids, e.g. 7.2.41", show_default=False)]
 Limit = Annotated[int, typer.Option(metavar="N", min=1, max=10_000, help="maximum number")]
 ForGroup = Annotated[str | None, typer.Option("--group", "-g", help="only for this group", show_default="all groups")]
 State = Literal["ready", "delayed", "leased", "blocked", "done", "dead"]
 
 
-def message_table(messages: list[Received], empty: str) -> None:
+def print_messages(messages: list[Received], empty: str, json: bool, template: Template | None) -> None:
+    fields = map(show.message_fields, messages)
+    if template is not None:
+        template.print(map(message_row, fields))
+        return
+    if json:
+        show.json_document(list(fields))
+        return
     rows = [
         (
             message.id,
@@ -44,7 +54,8 @@ def message_table(messages: list[Received], empty: str) -> None:
 
 
 @app.command(
-    "list", epilog=examples("ortoo messages list orders", "ortoo messages list orders --group billing --state delayed")
+    "list",
+    epilog=examples("ortoo messages list orders", "ortoo messages list orders --group billing --state delayed"),
 )
 @on_target
 def list_messages(
@@ -56,17 +67,16 @@ def list_messages(
     ] = "ready",
     limit: Limit = 100,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """List the messages that are in one state for a group, without leasing them.
 
     Blocked messages wait behind an unsettled message with the same key; delayed messages are not due yet, or wait for a retry.
     """
+    check_one(json, template)
     with target.open() as queue:
         messages = queue.messages(topic, group=group, state=state, limit=limit)
-    if json:
-        show.json_document([show.message_fields(message) for message in messages])
-        return
-    message_table(messages, f"no {state} messages for group {group!r}")
+    print_messages(messages, f"no {state} messages for group {group!r}", json, template)
 
 
 @app.command(
@@ -93,12 +103,14 @@ def search(
     limit: Limit = 20,
     most: Annotated[int, typer.Option("--scan", metavar="N", min=1, help="messages to look at, about")] = 1_000_000,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """Search the messages of a topic, newest first, without a group.
 
     A filter has terms separated by spaces, all of which must match: a word or "quoted words" in the value, `key:ann`, `key:an*`,
     `header.NAME:text`, and comparisons of JSON fields such as `value.order.total>100` (also < >= <= = !=).
     """
+    check_one(json, template)
     found: list[Received] = []
     place, scanned = None, 0
     with target.open() as queue, show.working("searching"):
@@ -116,11 +128,8 @@ def search(
             place, scanned = page.next, scanned + page.scanned
             if place is None or len(found) >= limit or scanned >= most:
                 break
-    if json:
-        show.json_document([show.message_fields(message) for message in found])
-        return
-    message_table(found, f"nothing found among {show.count(scanned, 'message')}")
-    if place is not None and found:
+    print_messages(found, f"nothing found among {show.count(scanned, 'message')}", json, template)
+    if place is not None and found and not json and template is None:
         show.line(f"looked at {show.count(scanned, 'message')}; there are more")
 
 
@@ -202,13 +211,17 @@ def _count(ids: list[str]) -> str:
 
 
 @on_target
-def trace(target: Target, message_id: Id, json: Json = False) -> None:
+def trace(target: Target, message_id: Id, json: Json = False, template: EventFormat = None) -> None:
     """Show what happened to a message, in order, and what is scheduled.
 
     Covers publishing, deliveries, failures with their errors, dead-lettering and redrives, for every group.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.trace(message_id)
+    if template is not None:
+        template.print(found.events)
+        return
     if json:
         show.json_document(found)
         return

@@ -15,6 +15,7 @@ from ortoo.model.replies import NamespaceInfo
 from . import parse, show
 from .connection import Target, on_target
 from .help import Json, Yes, examples
+from .template import Template, check_one, format_option
 
 if TYPE_CHECKING:
     from ortoo import SyncQueue
@@ -44,15 +45,22 @@ Connections = Annotated[
 ]
 
 
+Format = Annotated[Template | None, format_option(NamespaceInfo.__struct_encode_fields__)]
+
+
 @app.command("list", epilog=examples("ortoo namespaces list", "ortoo namespaces list --json | jq '.[].name'"))
 @on_target
-def list_namespaces(target: Target, json: Json = False) -> None:
+def list_namespaces(target: Target, json: Json = False, template: Format = None) -> None:
     """List the namespaces, what each holds, and its limits.
 
     Those that have topics, and those that were created or given a limit. Bytes include what open transactions have staged.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.namespaces()
+    if template is not None:
+        template.print(found)
+        return
     if json:
         show.json_document([_fields(info) for info in found])
         return

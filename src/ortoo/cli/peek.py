@@ -12,7 +12,19 @@ from ortoo.model.limits import BATCH_MESSAGES_MAX
 
 from . import show
 from .connection import Target, Topic, on_target
-from .consume import FromOffset, FromTime, JsonLines, Partition, Printer, Raw, Reader, at_most, group_names, in_batches
+from .consume import (
+    Format,
+    FromOffset,
+    FromTime,
+    JsonLines,
+    Partition,
+    Printer,
+    Raw,
+    Reader,
+    at_most,
+    group_names,
+    in_batches,
+)
 from .help import examples
 
 if TYPE_CHECKING:
@@ -22,6 +34,7 @@ if TYPE_CHECKING:
 EXAMPLES = examples(
     "ortoo peek orders",
     "ortoo peek orders --group billing --max 3",
+    "ortoo peek orders --format '{id} {value}'",
     "ortoo peek orders --from-time -1h --json | jq .value",
 )
 
@@ -36,6 +49,7 @@ def peek(
     limit: Annotated[int, typer.Option("--max", metavar="N", min=1, max=BATCH_MESSAGES_MAX, help="how many")] = 10,
     raw: Raw = False,
     json: JsonLines = False,
+    template: Format = None,
     from_offset: FromOffset = None,
     from_time: FromTime = None,
     partition: Partition = None,
@@ -50,7 +64,7 @@ def peek(
         raise typer.BadParameter("give only one of --from-offset and --from-time")
     if group is not None and any(given is not None for given in (from_offset, from_time, partition)):
         raise typer.BadParameter("--group shows what is ready; --from-offset, --from-time and --partition read the log")
-    printer = Printer(raw, json)
+    printer = Printer(raw, json, template)
     with target.open() as queue:
         if group is not None:
             found = next_of(queue, topic, group, limit)

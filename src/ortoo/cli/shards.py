@@ -9,25 +9,34 @@ import typer
 
 from ortoo.model.errors import NotFoundError
 from ortoo.model.names import DEFAULT_NAMESPACE, TopicName, check_name
-from ortoo.model.shards import SHARDS_MAX, shard_of
+from ortoo.model.shards import SHARDS_MAX, ShardInfo, shard_of
 
 from . import show
 from .connection import Target, on_target
 from .help import Json, examples
 from .migrate import SPILL, Keys, Spill, TargetKeys, Verify, show_moved
+from .template import Template, check_one, format_option
 
 app = typer.Typer(no_args_is_help=True, help="Show, check and change the stores that topics lie in.")
 
 
+ShardFormat = Annotated[Template | None, format_option(ShardInfo.__struct_encode_fields__)]
+TopicFormat = Annotated[Template | None, format_option(("namespace", "name"))]
+
+
 @app.command("list", epilog=examples("ortoo shards list", "ortoo shards list --json | jq '.[].is_ready'"))
 @on_target
-def list_shards(target: Target, json: Json = False) -> None:
+def list_shards(target: Target, json: Json = False, template: ShardFormat = None) -> None:
     """List the shards, what lies in each, and how each does.
 
     A server that was started with several --store has one shard in each; all others have one. Problems are listed below.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.shards()
+    if template is not None:
+        template.print(found)
+        return
     if json:
         show.json_document([msgspec.structs.asdict(shard) for shard in found])
         return
@@ -52,9 +61,13 @@ def list_shards(target: Target, json: Json = False) -> None:
 @app.command("show", epilog=examples("ortoo shards show 1", "ortoo shards show 1 --json | jq '.[].name'"))
 @on_target
 def show_shard(
-    target: Target, shard: Annotated[int, typer.Argument(min=0, metavar="NUMBER", help="from 0")], json: Json = False
+    target: Target,
+    shard: Annotated[int, typer.Argument(min=0, metavar="NUMBER", help="from 0")],
+    json: Json = False,
+    template: TopicFormat = None,
 ) -> None:
     """List the topics of one shard."""
+    check_one(json, template)
     with target.open() as queue:
         shards = len(queue.shards())
         if shard >= shards:
@@ -65,8 +78,12 @@ def show_shard(
             for topic in queue.topics(namespace=found.name)
             if shard_of(TopicName(topic.namespace, topic.name), shards) == shard
         ]
+    named = [{"namespace": topic.namespace, "name": topic.name} for topic in topics]
+    if template is not None:
+        template.print(named)
+        return
     if json:
-        show.json_document([{"namespace": topic.namespace, "name": topic.name} for topic in topics])
+        show.json_document(named)
         return
     rows = [(topic.namespace, topic.name, topic.depth) for topic in topics]
     show.table(("namespace", "topic", "backlog"), rows, f"no topics in shard {shard}")

@@ -18,6 +18,7 @@ from ortoo.model.names import DEFAULT_NAMESPACE
 
 from . import parse, show
 from .help import Json, examples
+from .template import Template, check_one, format_option
 
 app = typer.Typer(no_args_is_help=True, help="Make, show and revoke tokens, on the machine of the server.")
 
@@ -159,12 +160,19 @@ def revoke(
     show.done(f"{escape(show.printable(token_id))} {'is revoked' if is_new else 'was revoked already'}")
 
 
+RevokedFormat = Annotated[Template | None, format_option(("id", "until"))]
+
+
 @app.command("list-revoked", epilog=examples("ortoo token list-revoked", "ortoo token list-revoked --json"))
-def list_revoked(data: Data = None, json: Json = False) -> None:
+def list_revoked(data: Data = None, json: Json = False, template: RevokedFormat = None) -> None:
     """List the ids of revoked tokens, and when each entry goes."""
     from ortoo.auth.revocation import read_revoked
 
+    check_one(json, template)
     revoked = read_revoked(_existing(_folder(data)), time.time())
+    if template is not None:
+        template.print([{"id": name, "until": until} for name, until in revoked.items()])
+        return
     if json:
         show.json_document(revoked)
         return

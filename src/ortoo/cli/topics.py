@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from rich.markup import escape
@@ -17,19 +17,30 @@ from .connection import Target, Topic, on_target
 from .groups import group_rows
 from .help import Json, Yes, examples
 from .setting_options import Chosen, SetOption, Settings, all_settings, with_settings
+from .template import Template, check_one, format_option
 
 app = typer.Typer(no_args_is_help=True, help="List, show, create, change and delete topics.")
+Format = Annotated[Template | None, format_option(TopicInfo.__struct_encode_fields__)]
 
 
-@app.command("list", epilog=examples("ortoo topics list", "ortoo topics list --json | jq '.[].name'"))
+@app.command(
+    "list",
+    epilog=examples(
+        "ortoo topics list", "ortoo topics list --json | jq '.[].name'", "ortoo topics list --format '{name} {depth}'"
+    ),
+)
 @on_target
-def list_topics(target: Target, json: Json = False) -> None:
+def list_topics(target: Target, json: Json = False, template: Format = None) -> None:
     """List the topics of a namespace.
 
     Depth is the largest backlog of a durable group; messages and bytes count everything in the log, done or not.
     """
+    check_one(json, template)
     with target.open() as queue:
         topics = sorted(queue.topics(), key=lambda topic: topic.name)
+    if template is not None:
+        template.print(map(show.topic_fields, topics))
+        return
     if json:
         show.json_document([show.topic_fields(topic) for topic in topics])
         return

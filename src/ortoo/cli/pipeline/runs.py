@@ -10,6 +10,7 @@ from rich.markup import escape
 from ortoo.cli import show
 from ortoo.cli.connection import Target, on_target
 from ortoo.cli.help import Json, examples
+from ortoo.cli.template import Template, check_one, format_option
 from ortoo.model.pipelines import PipelineInfo
 
 EXAMPLES = examples(
@@ -17,6 +18,7 @@ EXAMPLES = examples(
 )
 FORGET_EXAMPLES = examples("ortoo pipeline forget archive:lake")
 _PAGE = 1_000
+Format = Annotated[Template | None, format_option(PipelineInfo.__struct_encode_fields__)]
 
 
 @on_target
@@ -24,14 +26,19 @@ def list_jobs(
     target: Target,
     all_namespaces: Annotated[bool, typer.Option("--all", help="of every namespace that you may read")] = False,
     json: Json = False,
+    template: Format = None,
 ) -> None:
     """List the jobs that report their runs: state, last batch, rows, lag, and why a run failed.
 
     `archive`, `analyze` and `run` report to the queue that they work with. A job that has stopped reporting is shown as stalled,
     and after an hour as gone. Needs neither Spark nor Java.
     """
+    check_one(json, template)
     with target.open() as queue:
         found = queue.pipelines(limit=_PAGE, namespace=None if all_namespaces else target.namespace)
+    if template is not None:
+        template.print(found.pipelines)
+        return
     if json:
         show.json_document(found)
         return
