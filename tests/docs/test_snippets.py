@@ -61,6 +61,14 @@ async def _awaiting(code: CodeType) -> None:
         await eval(code, {"__name__": "__main__", "ortoo": ortoo, "asyncio": asyncio, "queue": queue})
 
 
+def check(snippet: Snippet, capsys: pytest.CaptureFixture[str]) -> None:
+    run(snippet)
+    printed = capsys.readouterr().out.splitlines()
+    remaining = iter(printed)
+    broken = [promise for promise in PROMISE.findall(snippet.source) if promise not in remaining]
+    assert broken == [], f"printed: {printed}"
+
+
 def _call(test: Callable[[], Coroutine[Any, Any, None] | None]) -> None:
     result = test()
     if result is not None:
@@ -83,8 +91,14 @@ def test_the_snippet_runs_and_keeps_its_promises(
     monkeypatch.setattr(sys, "argv", ["snippet.py"])  # not what the tests were started with
     if "localhost:" in snippet.source:
         snippet = snippet._replace(source=request.getfixturevalue("served").at_home(snippet.source))
-    run(snippet)
-    printed = capsys.readouterr().out.splitlines()
-    remaining = iter(printed)
-    broken = [promise for promise in PROMISE.findall(snippet.source) if promise not in remaining]
-    assert broken == [], f"printed: {printed}"
+    check(snippet, capsys)
+
+
+def test_the_readme_works_from_top_to_bottom_in_one_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with ortoo.open_sync("./data"):  # as the server of its first section has it open
+        for snippet in snippets():
+            if snippet.name.startswith("README.md") and "localhost:" not in snippet.source:
+                check(snippet, capsys)

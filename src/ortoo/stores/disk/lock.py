@@ -33,7 +33,8 @@ class DirectoryLock:
             holder = os.read(fd, 200).decode(errors="replace").strip() or "another process"
             os.close(fd)
             raise UnavailableError(
-                f"{self._path.parent} is in use by {holder}; one process has it open at a time, so stop that one first"
+                f"{self._path.parent} is in use by {holder}; one process has it open at a time: if that is a server, use "
+                "`ortoo.connect` or --url, else stop it or open another directory"
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
