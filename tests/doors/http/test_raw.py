@@ -36,7 +36,7 @@ async def test_values_without_a_type_are_read_as_what_they_are(home: Home) -> No
     [json] = await home.publish("t", {"a": 1})
     answer = await home.client.get(f"/v1/messages/{json['id']}/value")
     assert (answer.content, answer.headers["content-type"]) == (b'{"a":1}', "application/json")
-    for kind in ("text", "text/html\r\nx: y", "ü/ü", "a/b;"):
+    for kind in ("text", "text/html\r\nx: y", "text/html;\r\n\r\na=b", "a/b\n;c=d", "a/b;\x0bc=d", "ü/ü", "a/b;"):
         sent = await home.queue.publish("t", b"x", headers={"content-type": kind})
         answer = await home.client.get(f"/v1/messages/{sent.id}/value")
         assert (answer.content, answer.headers["content-type"]) == (b"x", "application/octet-stream")
@@ -68,6 +68,37 @@ async def test_an_empty_body_is_an_empty_message(home: Home) -> None:
 async def test_odd_headers_are_refused(home: Home, name: str, value: str) -> None:
     answer = await home.client.post(PATH, content=b"x", headers={"content-type": "text/plain", name: value})
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid"), answer.text
+    assert await home.queue.topics() == []
+
+
+@pytest.mark.parametrize(("given", "priority"), [("7", 7), ("0", 0), ("low", 9)])
+async def test_a_priority_is_a_number_or_a_name(home: Home, given: str, priority: int) -> None:
+    headers = {"content-type": "text/plain", "Ortoo-Priority": given}
+    assert (await home.client.post(PATH, content=b"x", headers=headers)).status_code == 201
+    [message] = await home.queue.lease("t")
+    assert message.priority == priority
+
+
+async def test_what_is_wrong_with_a_header_is_told_in_plain_words(home: Home) -> None:
+    headers = {"content-type": "text/plain", "Ortoo-Delay": "soon"}
+    answer = await home.client.post(PATH, content=b"x", headers=headers)
+    assert answer.json()["detail"] == "a header Ortoo-… is wrong: delay must be a number or null, not a string"
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        [("Ortoo-Key", "a"), ("ortoo-key", "b")],
+        [("Ortoo-Header-A", "a"), ("ortoo-header-a", "b")],
+        [("Ortoo-Header-A", "a"), ("ortoo-header-%61", "b")],
+        [("content-type", "application/json")],
+        [("Ortoo-Header-Content-Type", "text/html")],
+    ],
+)
+async def test_what_is_said_twice_is_refused(home: Home, twice: list[tuple[str, str]]) -> None:
+    answer = await home.client.post(PATH, content=b"x", headers=[("content-type", "text/plain"), *twice])
+    assert answer.status_code == 400
+    assert "twice" in answer.json()["detail"]
     assert await home.queue.topics() == []
 
 
@@ -111,7 +142,16 @@ async def test_lines_of_json_are_messages(home: Home) -> None:
     assert len(answer.json()["results"]) == 2
     messages = await home.queue.lease("t", max_messages=10)
     assert sorted(str(message.json()) for message in messages) == ["1", "{'b': '\\n'}"]
-    for odd in (b"", b"1", b'{"value": 1}\n{"valeu": 2}', b'{"value": 1},', b'{"messages": []}', b"{}\n" * 10_001):
+    spliced = (b'{"value": 1}, {"value": 2}', b'{"value": 1}], "messages": [{"value": 2}')
+    for odd in (
+        b"",
+        b"1",
+        b'{"value": 1}\n{"valeu": 2}',
+        b'{"value": 1},',
+        b'{"messages": []}',
+        b"{}\n" * 10_001,
+        *spliced,
+    ):
         answer = await home.client.post(PATH, content=odd, headers=headers)
         assert answer.status_code == 400, odd[:50]
 

@@ -52,6 +52,7 @@ AUTHORIZATION = (b"authorization",)
 _UNCOUNTED = (b"/health", b"/ready")  # a balancer asks from the address that its clients come from
 _TOKEN_PREFIX = "bearer."  # noqa: S105  what stands before a token
 _END: Headers = [(b"connection", b"close")]  # where a request ends may be in doubt
+_ONCE = {b"host", b"origin", b"authorization", b"content-type", b"transfer-encoding", b"content-encoding"}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -154,7 +155,7 @@ class App:
             self._origins.check_acting(call.headers)  # JSON is asked about first by browsers, other bodies may not be
             return body
         if endpoint.route.takes_raw and media_type(call.headers) == NDJSON:
-            body = join_lines(body)
+            body = await join_lines(body)
         elif not body and endpoint.route.body_optional:
             body = b"{}"
         elif not body:
@@ -256,9 +257,10 @@ def read_head(scope: Scope) -> dict[bytes, bytes]:
     pairs: Headers = scope["headers"]
     headers = dict(pairs)
     if len(headers) != len(pairs):
-        for name in (b"host", b"origin", b"authorization", b"transfer-encoding", b"content-encoding"):
-            if sum(given == name for given, _ in pairs) > 1:
-                raise Refusal(400, f"the header {name.decode()} is given twice", _END)
+        given = [name for name, _ in pairs]
+        for name in headers:
+            if (name in _ONCE or name.startswith(b"ortoo-")) and given.count(name) > 1:
+                raise Refusal(400, f"the header {name.decode('latin-1')} is given twice", _END)
     if b"host" not in headers and scope["http_version"] == "1.1":
         raise Refusal(400, "the header host is missing", _END)
     coding = headers.get(b"transfer-encoding", b"chunked")

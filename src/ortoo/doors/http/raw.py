@@ -13,12 +13,14 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from msgspec import Meta
 
+from ortoo.broker.turns import Turns
 from ortoo.model import limits
 from ortoo.model.batch import Outgoing, build_outgoing
 from ortoo.model.errors import InvalidError
 from ortoo.model.names import parse_message_id
 from ortoo.model.queries import GetMessage
 from ortoo.model.topic import DEFAULT_PRIORITY
+from ortoo.model.validation import in_words
 
 from .answers import Answer, Refusal
 from .call import Call
@@ -26,9 +28,12 @@ from .call import Call
 CONTENT_TYPE = "content-type"
 NDJSON = b"application/x-ndjson"
 _FORMS = (b"application/x-www-form-urlencoded", b"multipart/form-data")
+_DIGITS_MAX = 18
+_BYTES_PER_UNIT = 10_000  # of JSON that is passed over, in work as Turns counts it
+_pass_over = msgspec.json.Decoder(msgspec.Raw).decode
 _PREFIX, _HEADER = "ortoo-", "ortoo-header-"
 _ONE_TYPE = re.compile(
-    r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(\s*;\s*[\w!#$&^.+-]+=([\w!#$&^.+:-]+|\"[\w !#$&^.+:/-]*\"))*", re.ASCII
+    r"[\w!#$&^.+-]+/[\w!#$&^.+-]+([ \t]*;[ \t]*[\w!#$&^.+-]+=([\w!#$&^.+:-]+|\"[\w !#$&^.+:/-]*\"))*", re.ASCII
 )
 _GUARDS = [(b"content-security-policy", b"default-src 'none'; sandbox"), (b"content-disposition", b"attachment")]
 
@@ -60,16 +65,25 @@ def is_raw(headers: dict[bytes, bytes]) -> bool:
     return kind is not None and kind not in (b"application/json", NDJSON)
 
 
-def join_lines(body: bytes) -> bytes:
-    """Messages in lines of JSON, as the body that has them in a list."""
-    lines = [line for line in body.split(b"\n") if not line.isspace() and line]
+async def join_lines(body: bytes) -> bytes:
+    """Messages in lines of JSON, as the body that has them in a list. Each is looked at alone."""
+    lines = [(at + 1, line.strip()) for at, line in enumerate(body.split(b"\n")) if line and not line.isspace()]
     if len(lines) > limits.BATCH_MESSAGES_MAX:
         raise InvalidError(f"a request has at most {limits.BATCH_MESSAGES_MAX} messages; send more requests")
-    for at, line in enumerate(lines):
-        text = line.strip()
-        if not (text.startswith(b"{") and text.endswith(b"}")):
-            raise InvalidError(f"line {at + 1} is no JSON object; each line is one message")
-    return b'{"messages":[%b]}' % b",".join(lines)
+    turns = Turns()
+    for at, line in lines:
+        if not (line.startswith(b"{") and _is_json(line)):
+            raise InvalidError(f"line {at} is no JSON object; each line is one message")
+        await turns.worked(1 + len(line) // _BYTES_PER_UNIT)
+    return b'{"messages":[%b]}' % b",".join(line for _, line in lines)
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _pass_over(line)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def to_raw_message(headers: dict[bytes, bytes], body: bytes) -> tuple[Outgoing, float]:
@@ -79,7 +93,10 @@ def to_raw_message(headers: dict[bytes, bytes], body: bytes) -> tuple[Outgoing, 
     for given, value in headers.items():
         name = given.decode("latin-1")
         if name.startswith(_HEADER):
-            kept[_decoded(name, name.removeprefix(_HEADER).encode("latin-1"))] = _decoded(name, value)
+            header = _decoded(name, name.removeprefix(_HEADER).encode("latin-1"))
+            if header in kept:
+                raise InvalidError(f"the header {header!r} of the message is given twice")
+            kept[header] = _decoded(name, value)
         elif name == "ortoo-headers":
             raise InvalidError("a header of the message is Ortoo-Header-NAME: VALUE")
         elif name.startswith(_PREFIX):
@@ -89,8 +106,15 @@ def to_raw_message(headers: dict[bytes, bytes], body: bytes) -> tuple[Outgoing, 
     try:
         said = msgspec.convert({**fields, "headers": kept}, RawHeaders, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidError(f"a header Ortoo-… is wrong: {error}") from None
+        raise InvalidError(f"a header Ortoo-… is wrong: {in_words(error)}") from None
+    said.priority = _priority(said.priority)
     return build_outgoing([said], [body], None), said.wait
+
+
+def _priority(given: int | str) -> int | str:
+    """A number where it is one; names are known further on."""
+    is_number = isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) <= _DIGITS_MAX
+    return int(given) if is_number else given
 
 
 def _decoded(name: str, value: bytes) -> str:
