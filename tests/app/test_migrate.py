@@ -21,6 +21,7 @@ from ortoo.app.migrate import migrate
 from ortoo.app.stores import open_store
 from ortoo.model import records as r
 from ortoo.model.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
+from ortoo.model.replies import Columns
 from ortoo.stores.disk.moving import DirectoryTarget
 from ortoo.stores.postgres import PostgresTarget, connections, parse_address
 from ortoo.testing import ManualClock
@@ -254,6 +255,32 @@ async def test_a_large_partition_moves_piece_by_piece(
     queue, broker = await opened(open_store(url), clock)
     assert abs((await queue.topic("t")).bytes - size) < size / 10
     await broker.close()
+
+
+@pytest.mark.parametrize("kind", ["one by one", "together"])
+async def test_no_more_is_held_at_once_than_fits_also_behind_small_messages(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(republished, "READ_BYTES", 10_000)
+    old, clock = str(tmp_path / "old"), ManualClock(START)
+    queue, broker = await opened(open_store(old), clock)
+    await queue.create_topic("t", partitions=1)
+    for size in [1, 1, *[6_000] * 10, *[10] * 30, 15_000, 15_000]:
+        await queue.publish("t", bytes(size))
+        await clock.advance(0 if kind == "together" and size < 100 else 0.01)
+    await broker.close()
+    held: list[int] = []
+    take = republished.Republished.take
+
+    def counting(self: republished.Republished, found: Columns, until: int) -> list[r.Published]:
+        held.append(sum(map(len, found.values)))
+        return take(self, found, until)
+
+    monkeypatch.setattr(republished.Republished, "take", counting)
+    for source, target in ((old, url), (url, str(tmp_path / "back"))):
+        assert (await migrate(source, target)).differences == []
+    assert max(held) < 10_000 + 15_000  # one that is larger comes, and what is of the same instant
+    assert len(held) < 2 * 15
 
 
 async def owner(url: str) -> list[Any]:

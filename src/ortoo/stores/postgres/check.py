@@ -64,7 +64,7 @@ class _Check:
         self._ring = ring
         self._bytes_max = bytes_max
         self._progress = progress
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self.report = SchemaReport(problems=[])
 
     async def run(self) -> None:

@@ -69,7 +69,7 @@ class PostgresSource:
         self._ring = ring
         self._is_copied = is_copied
         self._connections = Connections(address, PATIENT_S, is_reader=True)
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self._reader = Reader(self._connections, ring)
         self._reader.catalog = self._catalog
 
@@ -113,7 +113,7 @@ class PostgresTarget:
         self._address = address
         self._ring = ring
         self._connections = Connections(address, PATIENT_S)
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self._number = 0  # of the last commit
         self._term = 0
         self._new_keys: dict[str, bytes] = {}  # whose check values are to be written down first
