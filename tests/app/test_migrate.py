@@ -159,6 +159,32 @@ async def test_a_process_that_is_killed_leaves_the_source_as_it_was(tmp_path: Pa
     assert (await migrate(old, url, KEYS)).differences == []
 
 
+async def test_a_disk_without_room_is_named_and_the_next_one_begins_anew(tmp_path: Path) -> None:
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    queue, broker = await opened(open_store(old), ManualClock(START))
+    await queue.publish_many("t", [Random(at).randbytes(10_000) for at in range(100)])
+    await broker.close()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        LIMITED,
+        "migrate",
+        "--from",
+        old,
+        "--to",
+        new,
+        env=environment(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, told = await child.communicate()
+    assert child.returncode == 4
+    assert f"{new} cannot be written: File too large; see to that, and run this again" in " ".join(
+        told.decode().split()
+    )
+    moved = await migrate(old, new)
+    assert (moved.messages, moved.differences) == (100, [])
+
+
 async def test_a_target_that_has_something_is_refused(tmp_path: Path, url: str) -> None:
     old, other = str(tmp_path / "old"), str(tmp_path / "other")
     await populate(old)
@@ -316,6 +342,14 @@ from ortoo.stores.postgres import PostgresTarget
 async def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
 PostgresTarget.finish = kill
 asyncio.run(migrate(sys.argv[1], sys.argv[2], {"key": bytes(32)}))
+"""
+
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+from ortoo.cli import main
+main()
 """
 
 

@@ -179,7 +179,7 @@ class PostgresTarget:
             self._catalog.learn(record)
         commit = encode(self._number + 1, records, True, self._catalog, self._ring)
         await self._write_keys()
-        with failing_while("copying"):
+        with failing_while(f"copying to {self._address.shown}"):
             await self._connections.writer.execute(APPEND, self._term, *commit.arguments)
         for record in records:
             self._catalog.absorb(record, commit.number)
@@ -217,11 +217,11 @@ class PostgresTarget:
         return PostgresSource(self._address, self._ring, is_copied=True)
 
     async def mark(self, told: str) -> None:
-        with failing_while("finishing the copy"):
+        with failing_while(f"finishing the copy in {self._address.shown}"):
             await self._connections.writer.execute("insert into incoming (mark) values ($1)", told)
 
     async def release(self) -> None:
-        with failing_while("finishing the copy"):
+        with failing_while(f"finishing the copy in {self._address.shown}"):
             await self._connections.writer.execute("drop table if exists incoming")
 
     async def close(self) -> None:
