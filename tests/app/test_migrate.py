@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -245,6 +246,35 @@ async def test_what_is_not_the_same_afterwards_is_told_and_not_opened_up(
     moved = await migrate(old, url, KEYS)
     assert any("'plain'" in one and "is not the same" in one for one in moved.differences)
     assert any("history goes from 0 to 0" in one for one in moved.differences)
+    with pytest.raises(UnavailableError, match="half a copy"):
+        await seen(url, START)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("update history set commit = 999", r"record 0 of its history is not of commit 999"),
+        ("update history set commit = 0", r"record 0 of its history is not of commit 0"),
+        ("update batches set size = 7 where size > 7", r"they count \d+ bytes, not \d+"),
+    ],
+)
+async def test_a_target_whose_columns_are_wrong_is_not_the_same(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, changed: str, told: str
+) -> None:
+    old, real = str(tmp_path / "old"), PostgresTarget.finish
+    await populate(old)
+
+    async def finish(self: PostgresTarget, *arguments: Any) -> None:
+        await real(self, *arguments)
+        connection = await asyncpg.connect(
+            server().url, server_settings={"search_path": parse_address(url).schema, "ortoo.writer": "queue"}
+        )
+        await connection.execute(changed)
+        await connection.close()
+
+    monkeypatch.setattr(PostgresTarget, "finish", finish)
+    moved = await migrate(old, url, KEYS)
+    assert any(re.search(told, difference) for difference in moved.differences), moved.differences
     with pytest.raises(UnavailableError, match="half a copy"):
         await seen(url, START)
 

@@ -52,6 +52,13 @@ _PRESENT = """
     select greatest((select max(number) from commits), (select max(number) from checkpoints), 0) as last,
            (select count(*) from topics) as topics, exists (select 1 from batches) as has_batches
 """
+# Rows lie in the order of the commits that brought them.
+_ODD_COMMITS = """
+    select topic, partition, number, commit from (
+        select topic, partition, number, commit, lag(commit, 1, 1::bigint) over (partition by topic, partition order by number)
+            as before from history
+    ) h where commit < before or commit > $1 order by topic, partition, number limit 1
+"""
 _KEYS = "insert into encryption_keys (name, check_value) values ($1, $2) on conflict (name) do nothing"
 
 
@@ -88,9 +95,15 @@ class PostgresSource:
         with failing_while("reading the queue"):
             known = await connection.fetch("select name, check_value from encryption_keys")
             self._ring.bind(dict(map(tuple, known)), lambda _: None)
-            async for records in Recovery(connection, self._catalog, self._ring).run():
+            recovery = Recovery(connection, self._catalog, self._ring)
+            async for records in recovery.run():
                 yield records
+            odd = await connection.fetchrow(_ODD_COMMITS, recovery.last) if self._is_copied else None
         self.problems += self._catalog.problems()
+        if odd is not None:
+            topic, partition, number, commit = odd
+            where = f"partition {partition} of topic {str(self._catalog.names.get(topic))!r}"
+            self.problems.append(f"{where}: record {number} of its history is not of commit {commit}")
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return await self._reader.scan(topic, partition, start, count)
