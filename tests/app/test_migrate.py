@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from ortoo.app.migrate import migrate
 from ortoo.app.stores import open_store
 from ortoo.model import records as r
 from ortoo.model.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
+from ortoo.model.replies import Columns
 from ortoo.stores.disk.moving import DirectoryTarget
 from ortoo.stores.postgres import PostgresTarget, connections, parse_address
 from ortoo.testing import ManualClock
@@ -158,6 +160,32 @@ async def test_a_process_that_is_killed_leaves_the_source_as_it_was(tmp_path: Pa
     assert (await migrate(old, url, KEYS)).differences == []
 
 
+async def test_a_disk_without_room_is_named_and_the_next_one_begins_anew(tmp_path: Path) -> None:
+    old, new = str(tmp_path / "old"), str(tmp_path / "new")
+    queue, broker = await opened(open_store(old), ManualClock(START))
+    await queue.publish_many("t", [Random(at).randbytes(10_000) for at in range(100)])
+    await broker.close()
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        LIMITED,
+        "migrate",
+        "--from",
+        old,
+        "--to",
+        new,
+        env=environment(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    _, told = await child.communicate()
+    assert child.returncode == 4
+    assert f"{new} cannot be written: File too large; see to that, and run this again" in " ".join(
+        told.decode().split()
+    )
+    moved = await migrate(old, new)
+    assert (moved.messages, moved.differences) == (100, [])
+
+
 async def test_a_target_that_has_something_is_refused(tmp_path: Path, url: str) -> None:
     old, other = str(tmp_path / "old"), str(tmp_path / "other")
     await populate(old)
@@ -222,6 +250,35 @@ async def test_what_is_not_the_same_afterwards_is_told_and_not_opened_up(
         await seen(url, START)
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ("update history set commit = 999", r"record 0 of its history is not of commit 999"),
+        ("update history set commit = 0", r"record 0 of its history is not of commit 0"),
+        ("update batches set size = 7 where size > 7", r"they count \d+ bytes, not \d+"),
+    ],
+)
+async def test_a_target_whose_columns_are_wrong_is_not_the_same(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, changed: str, told: str
+) -> None:
+    old, real = str(tmp_path / "old"), PostgresTarget.finish
+    await populate(old)
+
+    async def finish(self: PostgresTarget, *arguments: Any) -> None:
+        await real(self, *arguments)
+        connection = await asyncpg.connect(
+            server().url, server_settings={"search_path": parse_address(url).schema, "ortoo.writer": "queue"}
+        )
+        await connection.execute(changed)
+        await connection.close()
+
+    monkeypatch.setattr(PostgresTarget, "finish", finish)
+    moved = await migrate(old, url, KEYS)
+    assert any(re.search(told, difference) for difference in moved.differences), moved.differences
+    with pytest.raises(UnavailableError, match="half a copy"):
+        await seen(url, START)
+
+
 async def test_hostile_names_and_a_schema_that_has_quotes(tmp_path: Path) -> None:
     old, url = str(tmp_path / 'it\'s "old" $1'), fresh_url() + quote("'\"; drop schema --%s ключ")
     clock = ManualClock(START)
@@ -254,6 +311,32 @@ async def test_a_large_partition_moves_piece_by_piece(
     queue, broker = await opened(open_store(url), clock)
     assert abs((await queue.topic("t")).bytes - size) < size / 10
     await broker.close()
+
+
+@pytest.mark.parametrize("kind", ["one by one", "together"])
+async def test_no_more_is_held_at_once_than_fits_also_behind_small_messages(
+    tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(republished, "READ_BYTES", 10_000)
+    old, clock = str(tmp_path / "old"), ManualClock(START)
+    queue, broker = await opened(open_store(old), clock)
+    await queue.create_topic("t", partitions=1)
+    for size in [1, 1, *[6_000] * 10, *[10] * 30, 15_000, 15_000]:
+        await queue.publish("t", bytes(size))
+        await clock.advance(0 if kind == "together" and size < 100 else 0.01)
+    await broker.close()
+    held: list[int] = []
+    take = republished.Republished.take
+
+    def counting(self: republished.Republished, found: Columns, until: int) -> list[r.Published]:
+        held.append(sum(map(len, found.values)))
+        return take(self, found, until)
+
+    monkeypatch.setattr(republished.Republished, "take", counting)
+    for source, target in ((old, url), (url, str(tmp_path / "back"))):
+        assert (await migrate(source, target)).differences == []
+    assert max(held) < 10_000 + 15_000  # one that is larger comes, and what is of the same instant
+    assert len(held) < 2 * 15
 
 
 async def owner(url: str) -> list[Any]:
@@ -289,6 +372,14 @@ from ortoo.stores.postgres import PostgresTarget
 async def kill(*_): os.kill(os.getpid(), signal.SIGKILL)
 PostgresTarget.finish = kill
 asyncio.run(migrate(sys.argv[1], sys.argv[2], {"key": bytes(32)}))
+"""
+
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+from ortoo.cli import main
+main()
 """
 
 

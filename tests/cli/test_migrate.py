@@ -98,6 +98,8 @@ def test_check_of_a_database(url: str) -> None:
         ("delete from snapshots", "piece 0 of snapshot"),
         ("update history set records = 'x'", "partition 0 of topic 'orders'"),
         ("delete from history", "its history ends at record 0, not at"),
+        ("update history set commit = 999", "belong to commit 999, which is missing"),
+        ("update batches set commit = 999", "belong to commit 999, which is missing"),
     ],
 )
 def test_check_finds_damage(tmp_path: Path, url: str, damage: str, told: str) -> None:

@@ -16,7 +16,16 @@ from ortoo.model import commands as c
 from ortoo.model import limits
 from ortoo.model.batch import Batch, Outgoing, join, message_sizes, size_of
 from ortoo.model.errors import ExistsError, FullError, InvalidError, LeaseLostError, NotFoundError, TooManyError
-from ortoo.model.names import LEASES_PER_EPOCH, GroupId, LeaseId, LeaseRef, MessageRef, TopicId, TopicName
+from ortoo.model.names import (
+    LEASES_PER_EPOCH,
+    GroupId,
+    LeaseId,
+    LeaseRef,
+    MessageRef,
+    TopicId,
+    TopicName,
+    leases_from,
+)
 from ortoo.model.namespaces import Quota
 from ortoo.model.records import DeathReason, Origin
 from ortoo.model.replies import Counters, IdState, LeaseTaken, MessageState, Placed, Settled, Taken
@@ -333,11 +342,11 @@ def _same_row(whole: Outgoing, row: int, part: Batch, at: int) -> bool:
 
 
 class Model:
-    def __init__(self) -> None:
+    def __init__(self, now: int) -> None:
         self.epoch = 1
         self.opened = 0
         self.number = 0
-        self.lease_number = 0
+        self.lease_number = leases_from(now)
         self.topics: dict[TopicName, Topic] = {}
         self.transactions: dict[tuple[str, str], Transaction] = {}
         self.ended: dict[tuple[str, str], tuple[int, bool]] = {}
@@ -1463,7 +1472,7 @@ class Model:
         """Consumers are remembered by nobody; everything else comes back."""
         self.epoch += 1
         self.opened = now
-        self.lease_number = 0
+        self.lease_number = leases_from(now)
         for _, group in self.groups():
             group.alive.clear()
             group.sessions.clear()

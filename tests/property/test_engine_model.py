@@ -461,7 +461,7 @@ class EngineMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = BEGINNING
         self.engine = Engine()
-        self.model = Model()
+        self.model = Model(self.now)
         self.records: list[r.Record] = []  # as a store gives them back
         self.copies: dict[MessageRef, r.Origin] = {}
         self.staged: dict[Name, list[r.Staged]] = {}

@@ -16,13 +16,15 @@ import pytest_asyncio
 from ortoo import Message, Queue
 from ortoo.broker import Broker
 from ortoo.model import records as r
+from ortoo.model.batch import Batch, Outgoing
+from ortoo.model.commands import Publish
 from ortoo.model.errors import ConfigError, NotOwnerError, OutcomeUnknownError, UnavailableError
-from ortoo.model.names import LeaseId
+from ortoo.model.names import LeaseId, TopicName
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
 from ortoo.stores.disk import KeyRing, open_ring
 from ortoo.stores.disk.key_file import make_key_file
-from ortoo.stores.postgres import PostgresStore, checkpoints, connections, migrations
+from ortoo.stores.postgres import PostgresStore, checkpoints, connections, migrations, recovery
 from ortoo.stores.postgres.errors import DatabaseError
 from ortoo.stores.postgres.shard import Shard
 from ortoo.testing import ManualClock
@@ -232,6 +234,32 @@ async def test_recovery_tells_what_the_rows_tell(url: str) -> None:
     assert sum(index.sizes) == 30
     assert b"".join(hashes or b"" for _, _, hashes in index.keys) == b"".join(bytes([n] * 8) for n in range(20))
     await store.close()
+
+
+async def test_recovery_holds_no_more_at_once_than_fits(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "READ_BYTES", 10_000)
+    store = await opened(url)
+    await store.append([created(T1, "t")])
+    for number in range(20):
+        batch = Batch([bytes(3_000)])
+        await store.append([r.Published(0, T1, 0, number, 1, 3_000, batch)])
+        staged = Publish(TopicName("default", "t"), Outgoing(batch.values))
+        await store.append([r.Staged(0, "default", "tx", "part", staged)])
+    await store.close()
+    held, connection = list[int](), asyncpg.Connection
+    fetch = connection.fetch
+
+    async def counting(self: Any, query: str, *arguments: Any) -> Any:
+        rows = await fetch(self, query, *arguments)
+        held.append(sum(len(field) for row in rows for field in row if isinstance(field, bytes)))
+        return rows
+
+    monkeypatch.setattr(connection, "fetch", counting)
+    again = await opened(url)
+    found = await again.scan(T1, 0, 0, 20)
+    await again.close()
+    assert len(found) == 20
+    assert max(held) < 10_000 + 3_000 + 2_000
 
 
 async def test_what_was_trimmed_or_deleted_goes_with_a_checkpoint(url: str, sql: Any) -> None:

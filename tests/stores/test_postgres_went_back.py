@@ -14,7 +14,14 @@ from ortoo import Queue
 from ortoo.broker import Broker
 from ortoo.broker.showing import projection_of
 from ortoo.model import records as r
-from ortoo.model.errors import NotOwnerError, OrtooError, OutcomeUnknownError, StoreFailedError, UnavailableError
+from ortoo.model.errors import (
+    LeaseLostError,
+    NotOwnerError,
+    OrtooError,
+    OutcomeUnknownError,
+    StoreFailedError,
+    UnavailableError,
+)
 from ortoo.stores.postgres import PostgresStore, connections
 from ortoo.stores.postgres.errors import DatabaseError, WentBackError
 from ortoo.testing import ManualClock
@@ -196,6 +203,27 @@ async def test_a_receipt_of_what_is_lost_settles_nothing_that_came_after(url: st
         with pytest.raises(OrtooError):
             await before.ack()
         await after.ack()
+
+
+async def test_a_receipt_of_what_is_lost_settles_nothing_in_another_process_either(url: str, sql: Any) -> None:
+    """Nobody knows of the opening that is lost: the next one has its epoch."""
+    clock = ManualClock()
+    async with Queue(Broker(store_at(url), clock)) as queue:
+        await queue.create_topic("t", partitions=1)
+        await queue.publish("t", b"there")
+    backup = await back_up(sql)
+    receipts = []
+    for _ in range(2):
+        await restore(sql, backup)
+        await clock.advance(0.001)
+        async with Queue(Broker(store_at(url), clock)) as queue:
+            assert (await queue.stats()).epoch == 2
+            [message] = await queue.lease("t")
+            receipts.append(message.receipt)
+            if len(receipts) == 2:
+                with pytest.raises(LeaseLostError):
+                    await queue.ack(receipts[0])
+                await queue.ack(receipts[1])
 
 
 async def test_the_database_as_it_was_before_it_went_back_is_told_from_what_it_is_now(url: str, sql: Any) -> None:

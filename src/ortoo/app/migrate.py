@@ -215,7 +215,7 @@ class Migration:
         try:
             other = await fold(written)
             compared = compare(self._source, state, written, other.state, self._progress)
-            self._moved.differences = [difference async for difference in compared]
+            self._moved.differences = [*written.problems, *[difference async for difference in compared]]
         finally:
             await written.close()
         self._moved.verified = True

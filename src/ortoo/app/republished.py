@@ -6,7 +6,7 @@ Of what is deleted there are the places, the instants, and dedup ids, which may 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -27,8 +27,8 @@ _FIELDS = ("keys", "headers", "priorities", "json", "dedup_ids")
 
 def how_many(partition: Partition, at: int) -> int:
     """Messages from that one on that are about as many bytes as may be held at once."""
-    _, _, size = partition.mean_of(at)
-    return max(1, min(READ_MESSAGES, READ_BYTES // max(1, size)))
+    ends = range(at + 1, min(at + READ_MESSAGES, partition.end) + 1)
+    return max(1, bisect_right(ends, partition.bytes_before(at) + READ_BYTES, key=partition.bytes_before))
 
 
 class Republished:

@@ -140,6 +140,13 @@ class Partition:
         first, end, size = self.instant_of(offset)
         return first, end, -(-size // max(1, end - first))
 
+    def bytes_before(self, offset: int) -> int:
+        """How many were published before it; about, where others were published at the same instant."""
+        if offset >= self.end:
+            return self.bytes_total
+        first, end, size = self.instant_of(offset)
+        return self.timeline.bytes_at(offset) + size * (offset - first) // max(1, end - first)
+
     def lane_of(self, offset: int) -> int:
         for lane, offsets in self.lanes.items():
             if offset in offsets:

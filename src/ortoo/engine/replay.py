@@ -8,7 +8,7 @@ from typing import Any
 from ortoo.model import limits
 from ortoo.model import records as r
 from ortoo.model.access import HIDDEN_NAMESPACES
-from ortoo.model.names import LEASES_PER_EPOCH
+from ortoo.model.names import LEASES_PER_EPOCH, leases_from
 from ortoo.model.offsets import OffsetSet
 
 from . import namespaces, pausing, removal, staging
@@ -40,7 +40,7 @@ def _restored(state: State, record: r.Restored) -> None:
 def _opened(state: State, record: r.Opened) -> None:
     state.epoch = record.epoch
     state.opened = record.at
-    state.lease_number = 0
+    state.lease_number = leases_from(record.at)
     for topic in state.topics.values():
         if topic.latest is not None:
             begin_anew(state, topic)

@@ -3,7 +3,9 @@
     message id   TOPIC.PARTITION.OFFSET                 e.g. 7.2.41
     receipt      TOPIC.GROUP.LEASE.PARTITION.OFFSET     e.g. 7.3.1099511627781.2.41
 
-TOPIC is the topic's incarnation, a number never given twice, and so is GROUP. LEASE carries the owner epoch in its upper bits.
+TOPIC is the topic's incarnation, a number never given twice, and so is GROUP. LEASE carries the owner epoch in its upper bits;
+below, numbers begin where the instant tells in which the epoch began: a store that went back may give an epoch again, but not
+its leases.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +23,7 @@ LeaseId = NewType("LeaseId", int)
 DEFAULT_NAMESPACE = "default"
 DEFAULT_GROUP = "default"
 LEASES_PER_EPOCH = 1 << 40
+_LEASES_PER_MS = 32  # more are never given
 KEY_SEPARATOR = "\x1f"  # between a dedup id and the hash of its key, where an id is named with it
 INBOX_PREFIX = "reply."
 _INBOX_CHARS, _HEX = 32, frozenset("0123456789abcdef")  # what follows it
@@ -55,6 +58,11 @@ def refs_of(topic: TopicId, partitions: int | Iterable[int], offsets: Iterable[i
 
 
 _to_ref = partial(tuple.__new__, MessageRef)
+
+
+def leases_from(at: int) -> int:
+    """Behind which number those of an epoch begin that began at that instant. Half of all are left for it."""
+    return at * _LEASES_PER_MS % (LEASES_PER_EPOCH // 2)
 
 
 class LeaseRef(NamedTuple):

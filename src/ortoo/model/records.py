@@ -33,7 +33,7 @@ DeathReason = Literal["attempts", "timeout", "rejected", "ttl", "max_wait", "mov
 
 
 class Opened(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """An owner took the queue; lease numbers start over under its epoch."""
+    """An owner took the queue; lease numbers begin under its epoch, where `leases_from` tells."""
 
     at: int
     epoch: int

@@ -15,18 +15,26 @@ from .log import DiskLog, LogEntry, Shared
 from .logged import CommitReader
 from .open_files import FilePool
 from .quarantine import Quarantine
+from .recent import RECENT_BYTES
 from .staged import StagedIndex
 
 Place = tuple[TopicId, int]
 
 
 class Catalog(KnownTopics):
-    def __init__(self, disk: Disk, files: FilePool | None = None, commits: CommitReader | None = None) -> None:
-        """`commits`: reads what lies in the write-ahead log, where there is one."""
+    def __init__(
+        self,
+        disk: Disk,
+        files: FilePool | None = None,
+        commits: CommitReader | None = None,
+        recent_bytes: int = RECENT_BYTES,
+    ) -> None:
+        """`commits`: reads what lies in the write-ahead log, where there is one. `recent_bytes`: of messages that are kept in
+        memory when they are published."""
         super().__init__()
         self._disk = disk
         self._commits = commits
-        self._shared = Shared(disk, files, commits)
+        self._shared = Shared(disk, files, commits, recent_bytes)
         self.logs: dict[Place, DiskLog] = {}
         self.histories: dict[Place, DiskHistory] = {}
         self.transactions: dict[tuple[str, str], int] = {}  # open ones, and the commit that began them

@@ -54,7 +54,7 @@ class Directory:
 
     def __init__(self, disk: Disk, ring: KeyRing) -> None:
         self.wal = Wal(disk)
-        self.catalog = Catalog(disk, commits=CommitReader(self.wal, ring))
+        self.catalog = Catalog(disk, commits=CommitReader(self.wal, ring), recent_bytes=0)
         self.problems: list[str] = []
         self.refusal: OrtooError | None = None  # why it cannot be opened
         self._disk = disk

@@ -29,7 +29,7 @@ from .segment import Segment
 from .wal import FOLDER as WAL_FOLDER
 from .wal import Wal
 
-FLUSH_BYTES = 32 << 20  # of messages that are in memory
+FLUSH_BYTES = 8 << 20  # of messages that are in memory
 
 
 class Draft:

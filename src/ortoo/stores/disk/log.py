@@ -26,7 +26,7 @@ from .log_index import IndexBuilder
 from .logged import CommitReader, LoggedPublish
 from .new_frames import NewFrame, new_frames
 from .open_files import FilePool
-from .recent import FrameCache, Recent, RecentStretch
+from .recent import RECENT_BYTES, FrameCache, Recent, RecentStretch
 from .segment import Mark, Segment, SegmentEntry
 
 SEGMENT_BYTES = 64 << 20
@@ -50,10 +50,16 @@ class LogEntry(NamedTuple):
 class Shared:
     """What all logs of a store share."""
 
-    def __init__(self, disk: Disk, files: FilePool | None = None, commits: CommitReader | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        files: FilePool | None = None,
+        commits: CommitReader | None = None,
+        recent_bytes: int = RECENT_BYTES,
+    ) -> None:
         self.files = files or FilePool(disk)
         self._commits = commits
-        self.recent = Recent()
+        self.recent = Recent(recent_bytes)
         self.frames = FrameCache()
         self.segment_bytes: int | None = None  # where it is not the usual
 

@@ -10,9 +10,10 @@ import asyncio
 import os
 import shutil
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from ortoo.model.errors import ConfigError, ExistsError, NotFoundError
+from ortoo.model.errors import ConfigError, ExistsError, NotFoundError, UnavailableError
 from ortoo.model.names import TopicId
 from ortoo.model.records import HistoryRecord, Published, Record, Staged, TopicCreated, Trimmed
 from ortoo.model.replies import Columns
@@ -127,7 +128,20 @@ class DirectoryTarget:
             return []
         return sorted(path.name for path in self._path.iterdir() if path.name != _LOCK)
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UnavailableError(
+                f"{self._path} cannot be written: {error.strerror or error}; see to that, and run this again"
+            ) from error
+
     async def begin(self) -> None:
+        with self._writing():
+            self._begin()
+
+    def _begin(self) -> None:
         make_durable_dir(self._path)
         self._lock.acquire()
         self._look()  # nobody else has begun meanwhile
@@ -162,38 +176,47 @@ class DirectoryTarget:
         return self._draft
 
     async def create(self, topic: TopicCreated, starts: Sequence[int]) -> None:
-        self._open_draft.take(topic)
-        for partition, start in enumerate(starts):
-            if start:
-                self._open_draft.take(Trimmed(topic.at, topic.topic, partition, start))
+        with self._writing():
+            self._open_draft.take(topic)
+            for partition, start in enumerate(starts):
+                if start:
+                    self._open_draft.take(Trimmed(topic.at, topic.topic, partition, start))
 
     async def publish(self, records: Sequence[Published]) -> None:
-        for record in records:
-            self._open_draft.take(record)
+        with self._writing():
+            for record in records:
+                self._open_draft.take(record)
 
     async def tell(self, topic: TopicId, partition: int, number: int, records: Sequence[HistoryRecord]) -> None:
         if not records:
             self._open_draft.catalog.history(topic, partition)
             self._open_draft.reach(topic, partition, number)
             return
-        for at, record in enumerate(records, number):
-            self._open_draft.take(record, at)
-        self._open_draft.flush()
+        with self._writing():
+            for at, record in enumerate(records, number):
+                self._open_draft.take(record, at)
+            self._open_draft.flush()
 
     async def finish(
         self, snapshot: bytes, at: int, secrets: Mapping[TopicId, bytes], commits: AsyncIterator[list[Record]]
     ) -> None:
         told = _in_thread(commits, asyncio.get_running_loop())
-        await asyncio.to_thread(self._open_draft.finish, 1, snapshot, at, secrets, told)
+        with self._writing():
+            await asyncio.to_thread(self._open_draft.finish, 1, snapshot, at, secrets, told)
 
     def reopen(self) -> DirectorySource:
         return DirectorySource(self._inner, self._ring)
 
     async def mark(self, told: str) -> None:
-        self._write_marker(_MIGRATING + told.encode())
+        with self._writing():
+            self._write_marker(_MIGRATING + told.encode())
 
     async def release(self) -> None:
         """From the last rename on it is a data directory."""
+        with self._writing():
+            self._release()
+
+    def _release(self) -> None:
         self._lock.acquire()
         if self._inner.is_dir():
             for path in sorted(self._inner.iterdir()):

@@ -11,7 +11,7 @@ from ortoo.model import records as r
 from ortoo.model.names import TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import HistoryRecord
-from ortoo.stores.disk.recent import FrameCache, Recent, RecentStretch
+from ortoo.stores.disk.recent import RECENT_BYTES, FrameCache, Recent, RecentStretch
 from ortoo.stores.known_topics import KnownTopics
 
 Place = tuple[TopicId, int]
@@ -104,7 +104,8 @@ class Staging:
 
 
 class Catalog(KnownTopics):
-    def __init__(self) -> None:
+    def __init__(self, recent_bytes: int = RECENT_BYTES) -> None:
+        """`recent_bytes`: of messages that are kept in memory when they are published."""
         super().__init__()
         self.logs: dict[Place, Log] = {}
         self.histories: dict[Place, History] = {}
@@ -112,7 +113,7 @@ class Catalog(KnownTopics):
         self.doomed: list[TopicId] = []  # deleted ones, whose rows are to go
         self.quarantined: dict[TopicId, str] = {}  # what cannot be decrypted, and why
         self.damaged: dict[Place, str] = {}  # what is not all there
-        self.recent = Recent()
+        self.recent = Recent(recent_bytes)
         self.frames = FrameCache()
 
     def absorb(self, record: r.Record, number: int) -> None:

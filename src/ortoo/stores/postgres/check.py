@@ -32,7 +32,7 @@ from .writing import HistoryRow
 PROBLEMS_MAX = 100
 _ROWS = f"select {', '.join(Row._fields)} from batches order by topic, partition, base"  # noqa: S608  names of columns
 _HISTORY = """
-    select topic, partition, number, events, first_offset, last_offset, key_name, nonce, records from history
+    select topic, partition, number, events, first_offset, last_offset, key_name, nonce, records, commit from history
     order by topic, partition, number
 """
 _COUNTS = """
@@ -65,7 +65,7 @@ class _Check:
         self._ring = ring
         self._bytes_max = bytes_max
         self._progress = progress
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self.report = SchemaReport(problems=[])
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class _Check:
 
     async def _read_batches(self) -> None:
         """Without a gap between them that no checkpoint explains; and all of them can be decoded."""
-        place, until, rows = (0, 0), 0, 0
+        place, until, commit, rows = (0, 0), 0, 0, 0
         async for fields in self._connection.cursor(_ROWS, prefetch=_ROWS_TOGETHER):
             row = Row(*fields)
             if TopicId(row.topic) not in self._catalog.configs:
@@ -106,13 +106,9 @@ class _Check:
                 what = "missing" if row.base > until else "there twice"
                 first, last = sorted((row.base, until))
                 self._complain(row.topic, row.partition, f"messages {first} to {last - 1} are {what}")
+            commit = commit if (row.topic, row.partition) == place else 0
             place, until = (row.topic, row.partition), row.until
-            if row.commit > self.report.commit:
-                self._complain(
-                    row.topic,
-                    row.partition,
-                    f"messages from {row.base} on belong to commit {row.commit}, which is missing",
-                )
+            commit = self._follow(*place, f"messages from {row.base} on", row.commit, commit)
             try:
                 decode_row(row, self._ring)
             except OrtooError as error:
@@ -124,11 +120,14 @@ class _Check:
     async def _read_history(self) -> None:
         reader = Reader(None, self._ring)  # type: ignore[arg-type]  # it only decodes
         ends: dict[tuple[int, int], int] = {}
-        rows = 0
+        rows = commit = 0
         async for row in self._connection.cursor(_HISTORY, prefetch=_ROWS_TOGETHER):
             here = (row["topic"], row["partition"])
             if TopicId(row["topic"]) not in self._catalog.configs:
                 continue
+            commit = self._follow(
+                *here, f"records from {row['number']} of its history on", row["commit"], commit if here in ends else 0
+            )
             known = ends.get(here, row["number"])
             if row["number"] != known:
                 self._complain(
@@ -136,7 +135,7 @@ class _Check:
                 )
             ends[here] = row["number"] + row["events"]
             try:
-                reader.decode(HistoryRow(*row))
+                reader.decode(HistoryRow(*row[:-1]))
             except OrtooError as error:
                 self._complain(*here, str(error))
             rows += 1
@@ -145,6 +144,14 @@ class _Check:
         for place, history in self._catalog.histories.items():
             if (found := ends.get(place, history.first)) != history.end:
                 self._complain(*place, f"its history ends at record {found}, not at {history.end}")
+
+    def _follow(self, topic: int, partition: int, what: str, commit: int, before: int) -> int:
+        """Rows lie in the order of the commits that brought them. Returns the last one."""
+        if commit > self.report.commit:
+            self._complain(topic, partition, f"{what} belong to commit {commit}, which is missing")
+        elif commit < before:
+            self._complain(topic, partition, f"{what} belong to commit {commit}, and those before them to {before}")
+        return max(commit, before)
 
     def _is_enough(self, size: int, detail: str) -> bool:
         self.report.read_bytes += size

@@ -53,6 +53,13 @@ _PRESENT = """
     select greatest((select max(number) from commits), (select max(number) from checkpoints), 0) as last,
            (select count(*) from topics) as topics, exists (select 1 from batches) as has_batches
 """
+# Rows lie in the order of the commits that brought them.
+_ODD_COMMITS = """
+    select topic, partition, number, commit from (
+        select topic, partition, number, commit, lag(commit, 1, 1::bigint) over (partition by topic, partition order by number)
+            as before from history
+    ) h where commit < before or commit > $1 order by topic, partition, number limit 1
+"""
 _KEYS = "insert into encryption_keys (name, check_value) values ($1, $2) on conflict (name) do nothing"
 
 
@@ -70,7 +77,7 @@ class PostgresSource:
         self._ring = ring
         self._is_copied = is_copied
         self._connections = Connections(address, PATIENT_S, is_reader=True)
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self._reader = Reader(self._connections, ring)
         self._reader.catalog = self._catalog
 
@@ -90,9 +97,15 @@ class PostgresSource:
         with failing_while("reading the queue"):
             known = await connection.fetch("select name, check_value from encryption_keys")
             self._ring.bind(dict(map(tuple, known)), lambda _: None)
-            async for records in Recovery(connection, self._catalog, self._ring).run():
+            recovery = Recovery(connection, self._catalog, self._ring)
+            async for records in recovery.run():
                 yield records
+            odd = await connection.fetchrow(_ODD_COMMITS, recovery.last) if self._is_copied else None
         self.problems += self._catalog.problems()
+        if odd is not None:
+            topic, partition, number, commit = odd
+            where = f"partition {partition} of topic {str(self._catalog.names.get(topic))!r}"
+            self.problems.append(f"{where}: record {number} of its history is not of commit {commit}")
 
     async def scan(self, topic: TopicId, partition: int, start: int, count: int) -> Columns:
         return await self._reader.scan(topic, partition, start, count)
@@ -115,7 +128,7 @@ class PostgresTarget:
         self._address = address
         self._ring = ring
         self._connections = Connections(address, PATIENT_S)
-        self._catalog = Catalog()
+        self._catalog = Catalog(recent_bytes=0)
         self._number = 0  # of the last commit
         self._term = 0
         self._new_keys: dict[str, bytes] = {}  # whose check values are to be written down first
@@ -181,7 +194,7 @@ class PostgresTarget:
             self._catalog.learn(record)
         commit = encode(self._number + 1, records, True, self._catalog, self._ring)
         await self._write_keys()
-        with failing_while("copying"):
+        with failing_while(f"copying to {self._address.shown}"):
             await self._connections.writer.execute(APPEND, self._term, *commit.arguments)
         for record in records:
             self._catalog.absorb(record, commit.number)
@@ -219,11 +232,11 @@ class PostgresTarget:
         return PostgresSource(self._address, self._ring, is_copied=True)
 
     async def mark(self, told: str) -> None:
-        with failing_while("finishing the copy"):
+        with failing_while(f"finishing the copy in {self._address.shown}"):
             await self._connections.writer.execute("insert into incoming (mark) values ($1)", told)
 
     async def release(self) -> None:
-        with failing_while("finishing the copy"):
+        with failing_while(f"finishing the copy in {self._address.shown}"):
             await self._connections.writer.execute("drop table if exists incoming")
 
     async def close(self) -> None:

@@ -27,18 +27,18 @@ from .connections import PATIENT_S, Connections
 from .errors import failing_while
 from .migrations import refuse_unready
 from .reader import ROWS_FROM, Reader
+from .recovery import COMMITS, COMMITS_TOGETHER, READ_BYTES
 from .rows import Row, decode_row, unpack_instants, unpacked
 
 _LAST = """
     select coalesce((select max(number) from checkpoints), 0) as checkpoint,
            greatest((select max(number) from commits), (select max(number) from checkpoints), 0) as last
 """
-_COMMITS = "select number, flags, records from commits where number > $1 order by number limit $2"
 _FIRST_AT = """
     select base, at, times, gaps from batches
     where topic = $1 and partition = $2 and until > $3 and last_at >= $4 order by base limit 1
 """
-_COMMITS_TOGETHER, _ROWS_TOGETHER, _HISTORY_TOGETHER = 200, 8, 2_000
+_ROWS_TOGETHER, _HISTORY_TOGETHER = 8, 2_000
 _DURABLE_S, _DURABLE_STEP_S = 5.0, 0.01  # PostgreSQL writes down what it was not asked to within a second
 _IS_FLUSHED = "select pg_is_in_recovery() or pg_current_wal_flush_lsn() >= $1::text::pg_lsn"
 
@@ -93,7 +93,7 @@ class OutsideSchema:
         self._number = checkpoint
 
     async def _follow(self, connection: Any) -> None:
-        while rows := await connection.fetch(_COMMITS, self._number, _COMMITS_TOGETHER):
+        while rows := await connection.fetch(COMMITS, self._number, COMMITS_TOGETHER, READ_BYTES):
             for number, flags, data in rows:
                 for topic, records in decode_commit(number, data, flags, self._ring):
                     if isinstance(records, OrtooError):

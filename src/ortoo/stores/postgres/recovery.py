@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from time import monotonic
 from typing import Any
 
@@ -47,7 +47,13 @@ _TOPICS = """
         select (select topic from history h where h.topic > f.topic order by topic limit 1) from found f where topic is not null
     ) select topic from found where topic is not null
 """
-_COMMITS = "select number, flags, records from commits where number > $1 order by number limit $2"
+# Some of the next, as many as have so many bytes together; at least one.
+COMMITS = """
+    select number, flags, records from (
+        select number, flags, records, sum(length(records)) over (order by number) - length(records) as before
+        from (select number, flags, records from commits where number > $1 order by number limit $2) c
+    ) c where before < $3 order by number
+"""
 _SOME_COMMITS = "select number, flags, records from commits where number = any($1::bigint[]) order by number"
 # Row by row through the index, whatever the planner believes to know of a table that has just grown.
 _BATCHES = """
@@ -60,8 +66,11 @@ _BATCHES = """
         order by x.base offset 0
     ) b
 """
-_HEADS_TOGETHER, _COMMITS_TOGETHER, _STAGED_TOGETHER = 1_000, 200, 16
+COMMITS_TOGETHER, READ_BYTES = 200, 8 << 20  # together, about
+_HEADS_TOGETHER, _STAGED_TOGETHER = 1_000, 16
 _TURN_S = 0.01
+Commits = list[tuple[int, list[r.Record]]]
+Stretches = dict[tuple[int, int], list[Stretch]]  # by topic and partition
 
 
 class Recovery:
@@ -219,23 +228,27 @@ class Recovery:
                 yield list(found)
 
     async def _replay(self) -> AsyncIterator[list[r.Record]]:
-        while rows := await self._connection.fetch(_COMMITS, self.last, _COMMITS_TOGETHER):
+        while rows := await self._connection.fetch(COMMITS, self.last, COMMITS_TOGETHER, READ_BYTES):
             commits = [(number, self._decode(number, flags, data)) for number, flags, data in rows]
             self.size += sum(len(data) for _, _, data in rows)
-            stretches = await self._batches([record for _, records in commits for record in records])
-            for number, records in commits:
-                if number != self.last + 1:
-                    raise CorruptionError(f"commit {self.last + 1} is missing, and there is {number}; restore a backup")
-                whole = [
-                    self._fill(one, stretches) if type(one) is r.Published else one
-                    for one in records
-                    if not self._is_locked(one)
-                ]
-                for record in whole:
-                    self._catalog.absorb(record, number)
-                self.last = number
-                yield whole
-            await asyncio.sleep(0)
+            for some in _in_pieces(commits):
+                stretches = await self._batches([record for _, records in some for record in records])
+                for number, records in some:
+                    yield self._replay_commit(number, records, stretches)
+                await asyncio.sleep(0)
+
+    def _replay_commit(self, number: int, records: list[r.Record], stretches: Stretches) -> list[r.Record]:
+        if number != self.last + 1:
+            raise CorruptionError(f"commit {self.last + 1} is missing, and there is {number}; restore a backup")
+        whole = [
+            self._fill(one, stretches) if type(one) is r.Published else one
+            for one in records
+            if not self._is_locked(one)
+        ]
+        for record in whole:
+            self._catalog.absorb(record, number)
+        self.last = number
+        return whole
 
     def _decode(self, number: int, flags: int, data: bytes) -> list[r.Record]:
         """The commit's records, less those that cannot be decrypted, or build on such."""
@@ -263,13 +276,13 @@ class Recovery:
         for name in [*staging.numbers, *self._staged, *begun]:
             staging.lost[name] = number
 
-    async def _batches(self, records: list[r.Record]) -> dict[tuple[int, int], list[Stretch]]:
+    async def _batches(self, records: list[r.Record]) -> Stretches:
         """What those records published, by partition."""
         published = list(in_stretches([one for one in records if type(one) is r.Published]))
         if not published:
             return {}
         spans = [(one[0].topic, one[0].partition, one[0].base, one[-1].base + one[-1].count) for one in published]
-        found: dict[tuple[int, int], list[Stretch]] = {}
+        found: Stretches = {}
         for fields in await self._connection.fetch(_BATCHES, *map(list, zip(*spans, strict=True))):
             row = Row(*fields)
             try:
@@ -284,7 +297,7 @@ class Recovery:
                 small.append(Small(row.base, row.until, row.messages, row.size, row.commit))
         return found
 
-    def _fill(self, shell: r.Published, stretches: dict[tuple[int, int], list[Stretch]]) -> r.Record:
+    def _fill(self, shell: r.Published, stretches: Stretches) -> r.Record:
         end = shell.base + shell.count
         mine = [
             one
@@ -308,3 +321,17 @@ class Recovery:
         if monotonic() - self._worked > _TURN_S:
             await asyncio.sleep(0)
             self._worked = monotonic()
+
+
+def _in_pieces(commits: Commits) -> Iterator[Commits]:
+    """As many together as have not too many bytes of messages; at least one."""
+    piece: Commits = []
+    size = 0
+    for number, records in commits:
+        more = sum([one.size for one in records if type(one) is r.Published])
+        if piece and size + more > READ_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append((number, records))
+        size += more
+    yield piece
