@@ -6,10 +6,13 @@ import os
 import select
 import subprocess
 import sys
+from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 import pytest
 
+from ortoo.testing.private_redis import PrivateRedis
 from tests.cli.program import environment
 
 STARTED = """
@@ -38,3 +41,17 @@ def test_a_server_ends_when_its_starter_is_killed(module: str, kind: str) -> Non
             assert select.select([server], [], [], 60)[0], "it is still there"
         finally:
             os.close(server)
+
+
+def test_a_server_outlives_the_thread_that_started_it() -> None:
+    with TemporaryDirectory(prefix="ortoo-private-") as folder:
+        server = PrivateRedis(Path(folder))
+        starter = Thread(target=server.start)
+        starter.start()
+        starter.join()
+        try:
+            watched = os.pidfd_open(server.pid)
+            assert not select.select([watched], [], [], 0.5)[0], "it ended with that thread"
+            os.close(watched)
+        finally:
+            server.kill()
