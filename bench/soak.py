@@ -2,7 +2,8 @@
 
 Keys, delays, times to live, dedup ids, transactions, dead letters and their redrive, requests, topics and subscribers that
 come and go, at a steady rate through one connection. A line tells every minute what the server takes and how long its longest
-turn and commit were. In the end everything is drained, and every message that was confirmed must have been delivered.
+turn and commit were. In the end everything is drained, and every message that was confirmed must have been delivered. With
+`--outages 25` it is on a PostgreSQL of its own, which is killed every 25 seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -26,7 +29,9 @@ import uvloop
 
 import ortoo
 from bench.live.ortoo_tcp import Served, serving
+from ortoo.testing.private_postgres import PrivatePostgres, private_postgres
 
+Weather = Callable[[], Awaitable[None]]
 _KEPT_SECONDS = 60  # of the logs, so that what is retained stays the same after the first minutes
 _CHECKED = ("orders", "later", "once", "invoices", "fifo")
 _DRAIN_SECONDS = 120
@@ -201,7 +206,7 @@ def sample(served: Served, soak: Soak, began: float, folder: Path) -> Sample:
     )
 
 
-async def run(served: Served, folder: Path, minutes: float, seed: int) -> bool:
+async def run(served: Served, folder: Path, minutes: float, seed: int, weather: Weather | None = None) -> bool:
     began, samples = monotonic(), list[Sample]()
     async with ortoo.connect(served.url) as queue:
         soak = Soak(queue, seed)
@@ -223,6 +228,8 @@ async def run(served: Served, folder: Path, minutes: float, seed: int) -> bool:
             *(soak.consume(topic) for topic in ("later", "once", "invoices", "questions", "fifo", "fifo")),
         ]
         tasks = [asyncio.ensure_future(one) for one in producing]
+        if weather is not None:
+            tasks.append(asyncio.ensure_future(weather()))
         consumers = [asyncio.ensure_future(one) for one in consuming]
         while monotonic() - began < minutes * 60:
             await asyncio.sleep(min(60.0, max(1.0, minutes * 60 - (monotonic() - began))))
@@ -238,6 +245,17 @@ async def run(served: Served, folder: Path, minutes: float, seed: int) -> bool:
         failures = [repr(one) for one in ended if isinstance(one, BaseException)]
         problems = (await queue.stats()).problems
     return _tell(samples, soak, lost, failures, problems)
+
+
+async def _outages(database: PrivatePostgres, every: float) -> None:
+    """Each lasts as long as a tenth of the time between them."""
+    while True:
+        await asyncio.sleep(every)
+        await asyncio.to_thread(database.kill)
+        try:
+            await asyncio.sleep(every / 10)
+        finally:
+            await asyncio.to_thread(database.start)
 
 
 async def _drain(soak: Soak) -> int:
@@ -271,9 +289,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--store", metavar="URL", action="append", default=[], help="postgres://…; by default a directory"
+    )
+    parser.add_argument(
+        "--outages", metavar="SECONDS", type=float, help="kill a PostgreSQL of its own as often, and start it again"
+    )
     options = parser.parse_args()
-    with TemporaryDirectory(prefix="ortoo-soak-") as folder, serving(Path(folder)) as served:
-        is_good = uvloop.run(run(served, Path(folder), options.minutes, options.seed))
+    with TemporaryDirectory(prefix="ortoo-soak-") as folder, ExitStack() as running:
+        Path(folder).chmod(0o711)
+        stores, weather = list(options.store), None
+        if options.outages is not None:
+            database = running.enter_context(private_postgres(Path(folder) / "database"))
+            stores.append(database.url)
+            weather = partial(_outages, database, options.outages)
+        served = running.enter_context(serving(Path(folder), *[word for url in stores for word in ("--store", url)]))
+        is_good = uvloop.run(run(served, Path(folder), options.minutes, options.seed, weather))
         log = (Path(folder) / "ortoo.log").read_text()
     if log.strip():
         sys.stdout.write(f"the server's log:\n{log[-4000:]}\n")
