@@ -19,7 +19,7 @@ from ortoo import Message, Queue
 from ortoo.broker import Broker
 from ortoo.broker.showing import projection_of
 from ortoo.model import records as r
-from ortoo.model.errors import ConfigError, FullError, NotOwnerError, UnavailableError
+from ortoo.model.errors import ConfigError, FullError, NotOwnerError, StoreFailedError, UnavailableError
 from ortoo.model.names import LeaseId, TopicId
 from ortoo.model.offsets import OffsetSet
 from ortoo.model.topic import TopicConfig
@@ -669,7 +669,7 @@ async def test_dead_letters_wait_while_what_they_copy_cannot_be_read(
         address, weather.is_away = store.connections._address, True
         await queue.publish("other", b"c")
         store.connections._address = store.address._replace(dsn="postgresql://queue@127.0.0.1:1/none")
-        with pytest.raises(FullError):
+        with pytest.raises(StoreFailedError, match="while its database is away"):
             await rejected.reject("no")
         await clock.advance(6)  # the leases run out
         await queue.publish("other", b"d")

@@ -117,7 +117,7 @@ def copy_room(store: Store, commits: Committer) -> CopyRoom:
         not status.can_copy
     ):  # it is tried again later: a commit whose copies cannot be read would fail with all that is in it
         room = 0
-    return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0, status.can_encrypt)
+    return CopyRoom(room, limits.COPIED_BYTES_MAX - copied, copied == 0, status.can_encrypt, status.can_copy)
 
 
 def _bytes_of(command: PlainCommand, engine: Engine) -> int:

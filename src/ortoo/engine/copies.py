@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ortoo.model import limits
-from ortoo.model.errors import FullError, TooManyError
+from ortoo.model.errors import FullError, StoreFailedError, TooManyError
 
 if TYPE_CHECKING:
     from .partition import Partition
@@ -30,6 +30,7 @@ class CopyRoom(NamedTuple):
     memory: int = limits.COPIED_BYTES_MAX
     is_idle: bool = True  # nothing is under way
     can_encrypt: bool = True  # there is a key
+    can_read: bool = True  # what is copied; else there is no room
 
     def less(self, cost: Cost) -> CopyRoom:
         store = None if self.store is None else self.store - cost.most
@@ -95,6 +96,11 @@ def cost_of(topic: Topic, originals: Iterable[Original]) -> Cost:
 def check_fitting(room: CopyRoom, topic: Topic, originals: Iterable[Original]) -> Cost:
     """For one who asked for all of them."""
     cost = cost_of(topic, originals)
+    if cost.most and not room.can_read:
+        raise StoreFailedError(
+            "what would be dead-lettered cannot be read while its database is away; settle it again when that is back; acks"
+            " still work"
+        )
     if room.store is not None and cost.most > room.store:
         raise FullError(
             f"the dead letters may take {cost.most >> 10} KiB, and the disk has room for {room.store >> 10} KiB;"
