@@ -29,6 +29,7 @@ import uvloop
 
 import ortoo
 from bench.live.ortoo_tcp import Served, serving
+from ortoo.model.errors import FullError, UnavailableError
 from ortoo.testing.private_postgres import PrivatePostgres, private_postgres
 
 Weather = Callable[[], Awaitable[None]]
@@ -147,6 +148,12 @@ class Soak:
                 await self._consume(topic, fails)
             except ortoo.LeaseLostError:  # a failed message takes the later ones of its key with it
                 self.did["leases lost"] += 1
+            except (
+                FullError,
+                UnavailableError,
+            ) as error:  # while its database is away; what was not settled comes again
+                self.did[f"{type(error).__name__} of a consumer"] += 1
+                await asyncio.sleep(0.2)
 
     async def _consume(self, topic: str, fails: float) -> None:
         messages = await self.queue.lease(topic, max_messages=200, wait=1, lease=20)
