@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import pytest
 
 from ortoo.stores.redis import claims, connection
 from ortoo.testing.private_redis import PrivateRedis, private_redis
+from tests.stores.redis_server import server
 
 
 @pytest.fixture(autouse=True)
@@ -24,30 +22,13 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims, "PENDING_MS", 120_000)
 
 
-@cache
-def _shared() -> tuple[PrivateRedis, Path]:
-    folder = Path(mkdtemp(prefix="ortoo-redis-"))
-    server = PrivateRedis(folder, "--appendonly", "no")
-    server.start()
-    return server, folder
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _ended() -> Iterator[None]:
-    yield
-    if _shared.cache_info().currsize:
-        server, folder = _shared()
-        server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 @pytest.fixture
 def redis_url() -> str:
-    server, _ = _shared()
-    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+    redis = server()
+    with socket.create_connection(("127.0.0.1", redis.port)) as connection:
         connection.sendall(b"FLUSHALL\r\n")
         assert connection.recv(16) == b"+OK\r\n"
-    return server.url
+    return redis.url
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ In `OutageWorld` it is away for a while, too, and there is a spill."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -93,12 +93,12 @@ class SimulatedStore(WaitedStore):
 
     is_forgetful = True
 
-    def __init__(self, world: PostgresWorld, *arguments: Any, before: SimulatedStore | None) -> None:
+    def __init__(self, world: PostgresWorld, *arguments: Any, before: SimulatedStore | None, **options: Any) -> None:
         self._world = world
         self._before = before  # whose threads may still be at work
         self._journal = world.journal
         commits = world.random.choice([2, 10, 1_000])
-        super().__init__(*arguments, checkpoint_commits=commits, now=lambda: world.clock.now_ms() / 1000)
+        super().__init__(*arguments, checkpoint_commits=commits, now=lambda: world.clock.now_ms() / 1000, **options)
         worker = self.connections.worker
 
         @asynccontextmanager
@@ -120,6 +120,9 @@ class SimulatedStore(WaitedStore):
         return not self._world.crashed.is_set() and super().is_busy
 
     async def _send(self, commit: Commit) -> None:
+        await self._unsteadily(lambda: self._steadily[0](commit))
+
+    async def _unsteadily(self, send: Callable[[], Awaitable[None]]) -> None:
         if self._fails(0.03):
             await self._crash()
         if self._world.goes_away():
@@ -127,7 +130,7 @@ class SimulatedStore(WaitedStore):
         if self._fails(0.06):
             self.connections.writer.terminate()
             raise DatabaseError("simulated: the connection broke before the commit")
-        await self._steadily[0](commit)
+        await send()
         if self._fails(0.06):
             self.connections.writer.terminate()
             raise DatabaseError("simulated: the connection broke after the commit")

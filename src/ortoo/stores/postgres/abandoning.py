@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from socket import gethostname
 from typing import Any
 
 from ortoo.model.errors import NotFoundError, UnavailableError
@@ -51,8 +52,10 @@ async def abandon(address: Address) -> str:
         found = await _find(connection, address)
         if found is None:
             raise NotFoundError(f"nothing of {address.shown} waits in a buffer: it can be opened as it is")
-        with failing_while("giving up the buffer"):
-            await connection.execute("update buffer set is_open = false")
+        with failing_while("giving up the buffer"):  # one that was cut off, and still runs, must not go on with it
+            async with connection.transaction():
+                await connection.fetchval("select claim(null, 0, $1)", f"ortoo buffer abandon on {gethostname()}")
+                await connection.execute("update buffer set is_open = false")
         return found[1]
     finally:
         await connections.close()

@@ -46,7 +46,7 @@ class Ahead:
         if self.front is not None:
             await self.front.settle()
         if self.buffering is None:
-            await buffer_recovery.refuse_without_buffer(self._shard)
+            await buffer_recovery.refuse_without_buffer(self._shard, by_force=by_force)
         else:
             await buffer_recovery.settle(self.buffering, by_force=by_force)
 

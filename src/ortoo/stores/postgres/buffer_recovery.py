@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from time import monotonic
 
 from ortoo.model.errors import ConfigError, NotOwnerError, OrtooError, UnavailableError
@@ -26,8 +27,10 @@ _POLL_S = 0.1
 _log = logging.getLogger("ortoo.postgres")
 
 
-async def refuse_without_buffer(shard: Shard) -> None:
+async def refuse_without_buffer(shard: Shard, *, by_force: bool) -> None:
     """The shard is opened without one."""
+    if by_force:
+        await _end_owner(shard)
     mark = await read_mark(shard.connections.writer)
     if mark is not None and mark.is_open:
         refuse_copy(mark, await look_here(shard.connections.writer), shard.address)
@@ -38,8 +41,10 @@ async def refuse_without_buffer(shard: Shard) -> None:
 
 async def settle(buffering: Buffering, *, by_force: bool) -> None:
     """Afterwards the database has everything, and no mark is open. `by_force`: from an owner that may still be there."""
-    shard = buffering.shard
+    shard, found = buffering.shard, None
     await buffering.buffer.start()
+    if by_force:
+        await _end_owner(shard)
     mark, here = await read_mark(shard.connections.writer), await look_here(shard.connections.writer)
     owner, before = await shard.owner(), shard.term
     try:
@@ -47,15 +52,17 @@ async def settle(buffering: Buffering, *, by_force: bool) -> None:
         await shard.speak_for(owner)
         if buffering.held:
             await _drain_held(buffering, owner.token)
-        elif mark is not None and mark.is_open and not buffering.is_marked:
-            refuse_copy(mark, here, shard.address)
-            if (owner.term, owner.token) != (mark.term, mark.token):
-                raise UnavailableError(f"{mark.told}, before {owner.node} took the shard; {advice(shard.address)}")
-            if by_force and not await shard.connections.lock(by_force=True):
-                raise UnavailableError("the connection of the owner before does not end")
-            await _drain_found(buffering, mark, by_force, keep_s=None if mark.timeline == here.timeline else KEPT_S)
         if mark is not None and mark.is_open:
+            if mark.token != shard.connections.token:  # else all of it was held
+                refuse_copy(mark, here, shard.address)
+                if (owner.term, owner.token) != (mark.term, mark.token):
+                    raise UnavailableError(f"{mark.told}, before {owner.node} took the shard; {advice(shard.address)}")
+                found = await _drain_found(buffering, mark, by_force)
             await close_mark(shard)
+        if found is not None:
+            assert mark is not None
+            with suppress(BufferAwayError):  # nobody needs it: the database says so
+                await buffering.buffer.end(found, None if mark.timeline == here.timeline else KEPT_S)
     finally:
         shard.term = before
         if shard.connections.has_writer:
@@ -94,8 +101,14 @@ async def _give_up(buffering: Buffering, why: OrtooError) -> None:
     buffering.rename()
 
 
-async def _drain_found(buffering: Buffering, mark: Mark, by_force: bool, keep_s: int | None) -> None:
-    """What another process has left there."""
+async def _end_owner(shard: Shard) -> None:
+    """Whoever has the shard cannot open a mark any more, or it might do so behind the look at it."""
+    if not await shard.connections.lock(by_force=True):
+        raise UnavailableError("the connection of the owner before does not end")
+
+
+async def _drain_found(buffering: Buffering, mark: Mark, by_force: bool) -> BufferEra:
+    """What another process has left there. The database has it durably when this returns, also what it had before."""
     shard, buffer = buffering.shard, buffering.buffer
     era = BufferEra(mark.name, mark.era, shard.connections.token)
     if not buffer.is_up:
@@ -112,7 +125,8 @@ async def _drain_found(buffering: Buffering, mark: Mark, by_force: bool, keep_s:
                 f"Redis at {buffer.shown} was restarted, or failed over, while commits waited in it: what it had not saved is "
                 f"lost; the queue goes on behind commit {max(last, found.last)}"
             )
-        await buffer.end(era, keep_s)
+        await shard.sync()
+        return era
     except BufferAwayError as error:
         raise UnavailableError(f"{mark.told}, and it went away: {error}. Try again, {advice(shard.address)}") from error
 

@@ -122,6 +122,11 @@ class Buffering:
         if not self.buffer.is_up:
             self._off = self.buffer.problem()
             return
+        if self.is_marked:  # of the era before, or it could not be told from one that Redis has lost
+            await self._unmark()
+            if self.is_marked:
+                self._off = "PostgreSQL did not take the end of the mark before"
+                return
         self._number += 1
         try:
             server = await self.buffer.begin(self.era, self.shard.node, number, self._before)
@@ -218,8 +223,9 @@ class Buffering:
             try:
                 if self.is_on:
                     await self.buffer.touch(self.era, self.flusher.moved)
-                async with self._changing:
-                    await self._tidy()
+                if not self._changing.locked():  # who commits may wait long, and it is still there
+                    async with self._changing:
+                        await self._tidy()
             except BufferAwayError:
                 continue  # the next commit finds out
             except OrtooError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
 from secrets import token_hex
 from time import monotonic
@@ -26,6 +26,7 @@ VERSION_MIN = 14  # multiranges
 CONNECT_S, COMMAND_S = 5.0, 30.0
 PATIENT_S = 60.0  # for whoever works offline, and has nobody waiting
 LOCK_WAIT_S = 5.0  # for one whose process has just ended
+LOCK_LINE_S = 1.0  # in line for it, before its holder is ended once more
 READERS_MAX = 4
 # A commit that is synchronous, and so are those before it.
 LAST = "greatest((select max(number) from commits), (select max(number) from checkpoints), 0)"
@@ -159,6 +160,12 @@ class Connections:
                     by_force,
                     self._old_pids,
                 )
+                if by_force:
+                    with suppress(TimeoutError):  # in line: who was ended may connect again, and have it first
+                        await self.writer.execute(
+                            "select pg_advisory_lock($1, hashtext($2))", *key, timeout=LOCK_LINE_S
+                        )
+                        break
                 if monotonic() > deadline:
                     return False
                 await asyncio.sleep(0.05)

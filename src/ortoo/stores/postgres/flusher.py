@@ -11,6 +11,7 @@ from time import monotonic, time
 
 from ortoo.model.errors import NotOwnerError, OrtooError
 
+from .connections import COMMAND_S
 from .errors import DatabaseError, WentBackError
 from .front import REACH_S, RETRY_MAX_S, RETRY_S, nothing
 from .shard import Shard
@@ -18,6 +19,7 @@ from .waiting import Waiting
 from .writing import Commit
 
 DRAINED_BYTES, DRAINED_TOGETHER = 4 << 20, 256  # commits, in one transaction
+FEWER = 16  # that part of it is tried when it fails
 _log = logging.getLogger("ortoo.postgres")
 
 
@@ -34,6 +36,7 @@ class Flusher:
         self.broken: OrtooError | None = None  # what is held cannot be drained: begin again from the database
         self.prepare: Callable[[], Awaitable[None]] = nothing  # what the database must have before any commit
         self.after: Callable[[], Awaitable[None]] = nothing  # is done with the database after each batch
+        self._together = DRAINED_TOGETHER
         self._progress = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -64,14 +67,15 @@ class Flusher:
 
     async def _run(self) -> None:
         """Until nothing is left."""
-        pause, is_connected = RETRY_S, True
-        while self.held:
+        pause, is_connected, me = RETRY_S, True, asyncio.current_task()
+        while self.held and self._task is me:
             try:
                 async with asyncio.timeout(REACH_S):
                     if not is_connected:
                         await self._shard.come_back()
                         await self.look()
                     await self.prepare()
+                async with asyncio.timeout(REACH_S if self._together > 1 else COMMAND_S):
                     await self.drain_some()
                     await self.after()
             except (NotOwnerError, WentBackError) as error:
@@ -84,12 +88,16 @@ class Flusher:
                     _log.exception("commits could not be drained")
                 self._shard.connections.drop_writer()  # a batch may be under way in it
                 is_connected = False
+                if isinstance(error, TimeoutError):  # it may have been too much
+                    self._together = max(1, self._together // FEWER)
                 self._progress.set()
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_MAX_S)
             else:
                 pause, is_connected, self.reason, self.since = RETRY_S, True, None, None
-        self._task = None  # in the same turn in which nothing was left
+                self._together = min(2 * self._together, DRAINED_TOGETHER)
+        if self._task is me:
+            self._task = None  # in the same turn in which nothing was left
         self._progress.set()
 
     def _fail(self, error: OrtooError) -> None:
@@ -116,7 +124,7 @@ class Flusher:
         """In one transaction, which is durable when it returns."""
         batch: list[Commit] = []
         size = 0
-        for commit in islice(self.held.values(), DRAINED_TOGETHER):
+        for commit in islice(self.held.values(), self._together):
             size += commit.size
             if batch and size > DRAINED_BYTES:
                 break
@@ -153,6 +161,7 @@ class Flusher:
         """Something else has what is held, and will move it."""
         self.held.clear()
         self.bytes, self.reason, self.since = 0, None, None
+        self._progress.set()
 
     def begin_anew(self) -> None:
         """Nothing waits anywhere."""
@@ -166,3 +175,4 @@ class Flusher:
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+        self._progress.set()  # whoever waits for it waits in vain

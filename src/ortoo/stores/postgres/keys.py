@@ -75,14 +75,15 @@ class PostgresKeys(RingKeys):
 
     async def write_down(self) -> None:
         """Before anything that is encrypted with them."""
-        if self._unknown is None:
+        if (unknown := self._unknown) is None:
             return
         async with self._connections.reader("writing check values of keys") as connection:
             await connection.executemany(
                 "insert into encryption_keys (name, check_value) values ($1, $2) on conflict (name) do nothing",
-                list(self._unknown.items()),
+                list(unknown.items()),
             )
-        self._unknown = None
+        if self._unknown is unknown:  # others may be at it, too, and there may be more by now
+            self._unknown = None
 
     async def refresh(self) -> str | None:
         """Reads them again. Returns what an operator should know."""

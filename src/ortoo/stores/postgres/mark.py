@@ -81,9 +81,8 @@ async def _told(connection: Any, sql: str) -> str:
 async def open_mark(shard: Shard, era: BufferEra, first: int, place: str, server: BufferServer, here: Here) -> None:
     """Durable when it returns."""
     arguments = shard.term, era.name, era.number, first, shard.node, place, server.run, *here
-    with failing_while("noting the buffer"):
-        sql = "select open_buffer($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-        await shard.connections.writer.execute(sql, *arguments)
+    with failing_while("noting the buffer"), shard.connections.whole(shard.connections.writer) as writer:
+        await writer.execute("select open_buffer($1, $2, $3, $4, $5, $6, $7, $8, $9)", *arguments)
 
 
 async def note_known(shard: Shard, era: BufferEra, known: int) -> None:

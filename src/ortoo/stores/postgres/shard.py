@@ -211,8 +211,8 @@ class Shard:
 
     async def send_many(self, commits: Sequence[Commit]) -> None:
         """All of them, or none, in one transaction and one round trip."""
-        with failing_while("committing"):
-            await self.connections.writer.executemany(APPEND, [(self.term, *commit.arguments) for commit in commits])
+        with failing_while("committing"), self.connections.whole(self.connections.writer) as writer:
+            await writer.executemany(APPEND, [(self.term, *commit.arguments) for commit in commits])
 
     async def sync(self) -> None:
         """Returns when all that it has is durable."""

@@ -37,12 +37,11 @@ end
 _BEGIN = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('UNLINK', KEYS[1], KEYS[2])
-if KEYS[3] and redis.call('EXISTS', KEYS[4]) == 0 then
-  redis.call('UNLINK', KEYS[3])
-elseif KEYS[3] then
-  for at = 3, 4 do redis.call('EXPIRE', KEYS[at], ARGV[5]) end
+if tonumber(redis.call('HGET', KEYS[1], 'era') or 0) > tonumber(ARGV[1]) then
+  return redis.error_reply('a later era has begun there')
 end
+redis.call('UNLINK', KEYS[1], KEYS[2])
+for at = 3, #KEYS do redis.call('EXPIRE', KEYS[at], ARGV[5]) end
 redis.call('HSET', KEYS[1], 'era', ARGV[1], 'owner', ARGV[2], 'node', ARGV[3], 'first', ARGV[4],
   'last', string.format('%.0f', tonumber(ARGV[4]) - 1), 'at', string.format('%.0f', now))
 return redis.call('INFO')
@@ -67,6 +66,7 @@ _TOUCH = (
 if is_there and known[2] == ARGV[2] then
   trim(tonumber(ARGV[3]))
   redis.call('HSET', KEYS[1], 'first', text(first), 'at', text(now))
+  for _, key in ipairs(KEYS) do redis.call('PERSIST', key) end
 end
 return ''
 """
@@ -75,7 +75,7 @@ _TAKE_OVER = (
     _CHECK
     + """
 if not is_there then return {'gone'} end
-if ARGV[3] == '0' and known[2] ~= ARGV[2] and now - tonumber(known[5]) < tonumber(ARGV[4]) then
+if ARGV[3] == '0' and known[2] ~= ARGV[2] and math.abs(now - tonumber(known[5])) < tonumber(ARGV[4]) then
   return {'used', known[6]}
 end
 redis.call('HSET', KEYS[1], 'owner', ARGV[2], 'at', text(now))

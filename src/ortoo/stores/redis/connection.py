@@ -50,15 +50,18 @@ class RedisConnection:
         self._queue: deque[_Call] = deque()
         self._work = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._is_over = False
 
     async def start(self) -> None:
         """Tries it once. One that is not there does not keep a server from starting."""
         if not self._tasks:
+            self._is_over = False
             self._client, self._sentinels = _connect(self.address)
             await self._probe()
             self._tasks = [asyncio.create_task(self._run(), name="ortoo-redis")]
 
     async def stop(self) -> None:
+        self._is_over = True  # what its client raises when it is cancelled may be another error
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -83,7 +86,7 @@ class RedisConnection:
         return await answer
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_over:
             if not self.is_up:
                 await self._probe()
                 if not self.is_up:
@@ -112,6 +115,9 @@ class RedisConnection:
                 for call in calls:
                     pipeline.eval(call.script, len(call.keys), *call.keys, *call.arguments)
                 answers = await pipeline.execute(raise_on_error=False)
+        except asyncio.CancelledError:
+            self._queue.extendleft(reversed(calls))  # whoever ends it tells them
+            raise
         except Exception as error:  # whatever its client raises: this runs by itself
             self._queue.extendleft(reversed(calls))
             self._failed(error)

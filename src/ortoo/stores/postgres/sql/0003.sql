@@ -23,6 +23,9 @@ create function open_buffer(
 ) returns void language plpgsql as $$
 begin
     perform fence(p_term);
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
     delete from buffer;
     insert into buffer (name, era, is_open, first, known, term, token, node, place, run, identity, timeline)
     values (p_name, p_era, true, p_first, p_first - 1, p_term, current_setting('ortoo.token'), p_node, p_place, p_run, p_identity,
