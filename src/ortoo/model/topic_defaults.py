@@ -16,6 +16,7 @@ from .commands import Command, CreateTopic, Once, unwrap
 from .errors import ConfigError
 from .limits import TOPIC_TEMPLATES_MAX
 from .names import TopicName, is_inbox_name
+from .shards import routing_text, shared_text
 from .topic import TopicConfig, topic_config
 
 
@@ -72,6 +73,24 @@ class TopicDefaults(msgspec.Struct, frozen=True):
             except ConfigError as error:
                 raise ConfigError(f"{what}: {error}") from None
         return self
+
+    def check_shards(self, count: int, shares_dedup: bool) -> None:
+        """ConfigError when topics that are made by them would need what lies in another shard."""
+        if count <= 1:
+            return
+        tables = [(None, settings) for settings in (self.settings, *self.namespaces.values())]
+        for pattern, settings in [*tables, *((template.pattern, template.settings) for template in self.templates)]:
+            dlq = settings.get("dlq_topic")
+            if dlq is not None and (pattern is None or shared_text(pattern) != routing_text(dlq)):
+                raise ConfigError(
+                    f"topic defaults: dlq_topic {dlq!r} would lie in another shard than some topics; leave it out, or give "
+                    "a template a pattern with the same part in braces, as {shop}* and {shop}dead"
+                )
+            if settings.get("dedup_scope") == "namespace" and not shares_dedup:
+                raise ConfigError(
+                    "topic defaults: dedup_scope 'namespace' needs a Redis that all shards share; start the server with --redis "
+                    "URL, or use dedup_scope 'topic'"
+                )
 
     def _together(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for namespace in (None, *self.namespaces):
