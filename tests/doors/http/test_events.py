@@ -11,6 +11,7 @@ import pytest
 from ortoo.doors.http import events
 from ortoo.doors.http.connection import Connection
 from ortoo.doors.http.live import hub_of
+from ortoo.doors.http.messages import Replay
 from tests.doors.http.home import Home, serving, until
 
 
@@ -147,15 +148,15 @@ async def test_nobody_looks_on_for_who_has_left(home: Home, monkeypatch: pytest.
     monkeypatch.setattr(events, "_CHUNK_MESSAGES", 1)
     looked = list[int]()
     at_rest, gone = asyncio.Event(), asyncio.Event()
-    take = events.Replay.take
+    take = Replay.take
 
-    async def slow(replay: Any, count: int, size: int) -> Any:
+    async def slow(replay: Replay, count: int, size: int) -> Any:
         looked.append(count)
         at_rest.set()
         await gone.wait()
         return await take(replay, count, size)
 
-    monkeypatch.setattr(events.Replay, "take", slow)
+    monkeypatch.setattr(Replay, "take", slow)
     await home.publish("t", *range(50))
     async with opened(home, "/v1/topics/t/tail?from_offset=0&filter=none"):
         await at_rest.wait()
