@@ -6,7 +6,7 @@ namespace, those of the server, and those that are built in. A topic that exists
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -46,19 +46,26 @@ class TopicDefaults(msgspec.Struct, frozen=True):
         every = [self.settings, *self.namespaces.values(), *(template.settings for template in self.templates)]
         return any(settings.get("encrypted") for settings in every)
 
-    def config_for(self, name: TopicName, given: Mapping[str, Any] | None = None) -> TopicConfig:
-        """All settings of a topic that is made with those given."""
+    def config_for(
+        self, name: TopicName, given: Mapping[str, Any] | None = None, found: TopicConfig | None = None
+    ) -> TopicConfig:
+        """All settings of a topic that is made with those given. One that was `found` keeps what these say now."""
         matching = [template for template in self.templates if template.matches(name)]
         template = max(matching, key=TopicTemplate.precision).settings if matching else {}
-        return topic_config({**self.settings, **self.namespaces.get(name.namespace, {}), **template, **(given or {})})
+        laid = {**self.settings, **self.namespaces.get(name.namespace, {}), **template}
+        if found is not None:
+            laid = {setting: getattr(found, setting) for setting in laid}
+        return topic_config({**laid, **(given or {})})
 
-    def resolve(self, command: Command) -> Command:
+    def resolve(self, command: Command, find: Callable[[TopicName], TopicConfig | None] = lambda name: None) -> Command:
         """The command with all settings, where it names only some of a new topic's. Inboxes are what they are."""
         wanted = unwrap(command)
         if not isinstance(wanted, CreateTopic) or wanted.named is None or not self or is_inbox_name(wanted.topic.name):
             return command
         given = {name: getattr(wanted.config, name) for name in wanted.named if name in TopicConfig.__struct_fields__}
-        plain = msgspec.structs.replace(wanted, config=self.config_for(wanted.topic, given), named=None)
+        plain = msgspec.structs.replace(
+            wanted, config=self.config_for(wanted.topic, given, find(wanted.topic)), named=None
+        )
         return msgspec.structs.replace(command, command=plain) if isinstance(command, Once) else plain
 
     def check(self) -> TopicDefaults:
