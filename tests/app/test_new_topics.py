@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+import ortoo
+from ortoo.app.checking import check_settings
 from ortoo.app.config import load_settings
+from ortoo.app.new_topics import check_new_topics
+from ortoo.app.server import Server
 from ortoo.model.errors import ConfigError
 from ortoo.model.names import TopicName
 
@@ -78,3 +83,33 @@ def test_mistakes_are_told_with_their_line(tmp_path: Path, old: str, new: str, c
 def test_a_variable_that_is_wrong_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"ORTOO_TOPIC_DEFAULTS_{name}: "):
         load_settings(None, {}, {f"ORTOO_TOPIC_DEFAULTS_{name}": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("tables", "hint"),
+    [
+        ('[topic_defaults]\ndlq_topic = "dead"', "another shard"),
+        ('[namespace.shop.topic_defaults]\ndlq_topic = "dead"', "another shard"),
+        ('[[topic_templates]]\npattern = "orders.*"\ndlq_topic = "dead"', "another shard"),
+        ('[[topic_templates]]\npattern = "*{shop}"\ndlq_topic = "{shop}dead"', "another shard"),
+        ('[topic_defaults]\ndedup_scope = "namespace"', "needs a Redis"),
+        ('[[topic_templates]]\npattern = "{shop}*"\ndlq_topic = "{shop}dead"', None),
+        ('[[topic_templates]]\npattern = "orders"\ndlq_topic = "orders.dlq"', None),
+    ],
+)
+def test_several_shards_cannot_have_defaults_that_need_another_one(
+    tmp_path: Path, tables: str, hint: str | None
+) -> None:
+    path = tmp_path / "ortoo.toml"
+    path.write_text(tables)
+    folders = [str(tmp_path / name) for name in "ab"]
+    check_new_topics(load_settings(path, {}, {}).settings)  # one store can
+    settings = load_settings(path, {"store": ",".join(folders)}, {}).settings
+    assert len(settings.store) == 2
+    with nullcontext() if hint is None else pytest.raises(ConfigError, match=hint):
+        Server(settings)
+    errors, _ = check_settings(path, {"store": ",".join(folders)}, {})
+    assert bool(errors) == (hint is not None)
+    if hint is not None and "[topic_defaults]" in tables:
+        with pytest.raises(ConfigError, match=hint):
+            ortoo.open(folders, topic_defaults=settings.new_topics.settings)

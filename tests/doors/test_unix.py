@@ -107,3 +107,30 @@ def test_a_url_of_a_socket_may_carry_the_token() -> None:
         "se@cret",
         "ortoo+unix:///run/a%20b",
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("", "needs a path"), ("a\0b", "needs a path"), ("@ortoo", "abstract"), ("x" * 108, "at most 107 bytes")],
+)
+async def test_a_path_that_cannot_be_leaves_nothing_behind(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str, hint: str
+) -> None:
+    monkeypatch.chdir(folder)
+    settings = Settings(
+        data="memory",
+        http=HttpSettings(host=f"unix:{path}", dialects=[]),
+        tcp=TcpSettings(enabled=False),
+        mqtt=MqttSettings(enabled=False),
+        gomq=GomqSettings(enabled=False),
+    )
+    with pytest.raises(ConfigError, match=hint):
+        await Server(settings).start()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_link_in_the_place_of_the_lock_makes_no_file_elsewhere(folder: Path) -> None:
+    (folder / "http.lock").symlink_to(folder / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        UnixListening(str(folder / "http"), 0o600, 1)
+    assert not (folder / "elsewhere").exists()

@@ -97,6 +97,18 @@ async def test_what_was_made_stays_when_the_defaults_change(tmp_path: Path) -> N
         assert (await queue.topic("others")).config.partitions == 5
 
 
+async def test_changing_them_does_not_get_in_the_way_of_making_a_topic_that_exists(tmp_path: Path) -> None:
+    async with ortoo.open(tmp_path / "data", topic_defaults={"ttl": "1h"}) as queue:
+        await queue.create_topic("orders", lease=60)
+    async with ortoo.open(tmp_path / "data", topic_defaults={"ttl": "2h", "partitions": 2}) as queue:
+        info = await queue.create_topic("orders", lease=60)
+        assert (info.config.ttl, info.config.partitions) == (3600, 6)
+        with pytest.raises(ExistsError, match=r"ttl is 3600\.0, not 7200\.0"):
+            await queue.create_topic("orders", lease=60, ttl="2h")
+        with pytest.raises(ExistsError, match="lease is"):
+            await queue.create_topic("orders")
+
+
 @pytest.mark.parametrize(
     "defaults",
     [

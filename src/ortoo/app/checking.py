@@ -11,6 +11,7 @@ from ortoo.model.settings import MEMORY, Settings
 from .authentication import make_authenticator
 from .config import load_settings, mistakes_of_file, without
 from .exposure import check_exposure, risk_of
+from .new_topics import check_new_topics
 
 _ERRORS_MAX = 100
 
@@ -39,6 +40,7 @@ def check_settings(
     try:
         is_authenticated = make_authenticator(settings).needs_token
         check_exposure(settings, is_authenticated)
+        check_new_topics(settings)
     except ConfigError as error:
         return [str(error)], []
     return errors, list(_warnings(settings, is_authenticated))

@@ -92,6 +92,7 @@ def open(
 
     refuse_buffer_without_database(buffer, named)
     defaults = TopicDefaults(dict(topic_defaults or {})).check()
+    defaults.check_shards(len(named), shares_dedup=False)
 
     def make(store: Store, shard: int | None) -> _Embedded:
         return _Embedded(store, auto_create=auto_create, shard=shard, defaults=defaults)

@@ -11,6 +11,7 @@ from ortoo.model.errors import ConfigError
 from ortoo.model.masking import mask_webhook
 from ortoo.model.names import check_name
 from ortoo.model.setting_texts import check_setting, parse_setting
+from ortoo.model.settings import Settings
 from ortoo.model.topic import topic_config
 from ortoo.model.topic_defaults import TopicDefaults, TopicTemplate
 
@@ -106,6 +107,11 @@ def from_texts(given: Mapping[str, str]) -> dict[str, Any]:
             raise ConfigError(f"{where}: {error}") from None
         _checked(name, found[name], where)
     return found
+
+
+def check_new_topics(settings: Settings) -> None:
+    """ConfigError when these stores cannot have them."""
+    settings.new_topics.check_shards(len(settings.store), shares_dedup=settings.redis is not None)
 
 
 def shown_defaults(defaults: TopicDefaults) -> dict[str, Any]:

@@ -47,6 +47,7 @@ from .exposure import check_exposure, risk_of
 from .garbage import Collector
 from .logs import configure_logs
 from .metrics import Metrics
+from .new_topics import check_new_topics
 from .shards import Where, make_brokers, names_of
 from .sharing import open_sharing
 from .stores import Ahead, refuse_buffer_without_database
@@ -265,16 +266,12 @@ def dialect_ports(settings: HttpSettings) -> dict[str, int]:
 
 def _make_shards(settings: Settings, opened: Opened) -> Shards:
     """A store each; one, in the data directory, where none is named."""
+    check_new_topics(settings)
     named: list[Where] = [*settings.store] or [None if settings.data == MEMORY else settings.data]
 
     def make(store: Store, shard: int | None) -> Broker:
-        return Broker(
-            store,
-            SystemClock(),
-            auto_create=settings.auto_create,
-            shard=shard,
-            topic_defaults=settings.new_topics,
-        )
+        defaults = settings.new_topics
+        return Broker(store, SystemClock(), auto_create=settings.auto_create, shard=shard, topic_defaults=defaults)
 
     ahead = Ahead(spill_of(settings), settings.spill_bytes, buffer_of(settings, named), settings.buffer_bytes)
     brokers = make_brokers(named, settings.encryption_keys, make, ahead)

@@ -54,7 +54,7 @@ def admit(command: Command, store: Store, engine: Engine, under_way: Callable[[]
     if not isinstance(wanted, _FREQUENT):
         check_types(wanted)
     if isinstance(wanted, CreateTopic):
-        command = engine.state.topic_defaults.resolve(command)
+        command = engine.state.topic_defaults.resolve(command, engine.state.config_of)
         wanted = unwrap(command)
     if (isinstance(wanted, CreateTopic) and wanted.config.encrypted) or (
         isinstance(wanted, ChangeTopic) and wanted.changes.get("encrypted")

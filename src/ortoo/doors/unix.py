@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PREFIX = "unix:"
+_PATH_BYTES_MAX = 107
 _IN_USE = "another process listens on it"
 
 
@@ -30,8 +31,9 @@ class UnixListening:
 
     def __init__(self, path: str, mode: int, backlog: int) -> None:
         """OSError when it cannot be had."""
+        _check_path(path)
         self._path = path
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             self._take_lock()
             _remove_stale(path)
@@ -64,6 +66,16 @@ class UnixListening:
             self._server.close()
         self._socket.close()
         os.close(self._lock)
+
+
+def _check_path(path: str) -> None:
+    """OSError, before anything is made of it."""
+    if not path or "\0" in path:
+        raise OSError(errno.EINVAL, "a Unix socket needs a path, as in unix:/run/ortoo/http.sock")
+    if path.startswith("@"):
+        raise OSError(errno.EINVAL, "abstract names are for everybody on the machine; use a path")
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+        raise OSError(errno.ENAMETOOLONG, f"the path of a Unix socket has at most {_PATH_BYTES_MAX} bytes")
 
 
 def _remove_stale(path: str) -> None:

@@ -140,6 +140,10 @@ class State:
         """Whether some topic's dead letters go there."""
         return name in self.dead_letters
 
+    def config_of(self, name: TopicName) -> TopicConfig | None:
+        topic = self.names.get(name)
+        return None if topic is None else topic.config
+
     def topics_in(self, namespace: str) -> Collection[Topic]:
         return self.labelled.get((namespace, None), {}).values()
 

@@ -18,6 +18,7 @@ from .names import TopicId, TopicName
 
 SHARDS_MAX = 1_024  # ids of topics have room for so many
 _BRACES = re.compile(r"\{([^{}]+)\}")
+_WILDCARD = re.compile(r"[*?\[]")
 _HEAD_BYTES = 190  # of a long name: as many are the same in the name of its topic for dead letters
 _OFFSET, _PRIME, _MASK = 0x811C9DC5, 0x01000193, 0xFFFFFFFF
 
@@ -48,6 +49,12 @@ def routing_text(name: str) -> str:
         name = name.encode(errors="surrogatepass")[:_HEAD_BYTES].decode(errors="ignore")
     tag = _BRACES.search(name)
     return name if tag is None else tag[1]
+
+
+def shared_text(pattern: str) -> str | None:
+    """The routing text of all names that match; None when they do not have the same."""
+    fixed = _WILDCARD.split(pattern, maxsplit=1)[0]
+    return routing_text(fixed) if fixed == pattern or _BRACES.search(fixed) else None
 
 
 @lru_cache(maxsize=65_536)

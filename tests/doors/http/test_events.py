@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ortoo.doors.http import events
+from ortoo.doors.http.connection import Connection
 from ortoo.doors.http.live import hub_of
+from ortoo.doors.http.messages import Replay
 from tests.doors.http.home import Home, serving, until
 
 
@@ -116,6 +118,55 @@ async def test_a_quiet_stream_shows_that_it_is_there(home: Home, monkeypatch: py
         assert (await stream.next())[0] == "comment"
     async with opened(home, "/v1/topics/t/groups/g/consume?start=new") as stream:
         assert (await stream.next())[0] == "comment"
+
+
+async def test_a_stream_whose_client_settles_nothing_shows_that_it_is_there(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "KEEPALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.01)
+    await home.publish("t", 1, 2)
+    async with opened(home, "/v1/topics/t/groups/g/consume?max_in_flight=1") as stream:
+        assert (await stream.next())[0] == "message"
+        assert (await stream.next())[0] == "comment"
+
+
+async def test_what_does_not_match_is_not_looked_at_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "KEEPALIVE_SECONDS", 0.01)
+    monkeypatch.setattr(events, "POLL_SECONDS", 0.01)
+    await home.queue.create_topic("t", partitions=1)
+    await home.publish("t", *({"n": n} for n in range(3)))
+    async with opened(home, "/v1/topics/t/tail?from_offset=0&filter=value.n>2") as stream:
+        while events._read_place(stream.place).offsets != [3]:
+            assert (await stream.next())[0] == "comment"
+    await home.publish("t", {"n": 3})
+    async with opened(home, "/v1/topics/t/tail", headers={"last-event-id": stream.place}) as stream:
+        assert await stream.values(1) == [{"n": 3}]
+
+
+async def test_nobody_looks_on_for_who_has_left(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_CHUNK_MESSAGES", 1)
+    looked = list[int]()
+    at_rest, gone = asyncio.Event(), asyncio.Event()
+    take = Replay.take
+
+    async def slow(replay: Replay, count: int, size: int) -> Any:
+        looked.append(count)
+        at_rest.set()
+        await gone.wait()
+        return await take(replay, count, size)
+
+    monkeypatch.setattr(Replay, "take", slow)
+    await home.publish("t", *range(50))
+    async with opened(home, "/v1/topics/t/tail?from_offset=0&filter=none"):
+        await at_rest.wait()
+        connections = [one for one in home.door._state.connections if isinstance(one, Connection)]
+        watched = [one for one in connections if one.running.scope["path"].endswith("tail")]
+        assert watched
+    await until(lambda: all(one.is_gone for one in watched))
+    gone.set()
+    await until(lambda: not hub_of(home.door._services)._looking)
+    assert len(looked) == 1
 
 
 async def test_a_group_is_consumed_and_what_is_not_settled_returns(home: Home) -> None:

@@ -129,7 +129,7 @@ def _made_again() -> InvalidError:
 async def _tail(call: Call, query: TailQuery, wanted: Filter, place: Place) -> Chunks:
     told = list(place.offsets)
     yield event("begin", b"{}", _write_place(place))
-    quiet = 0.0
+    quiet = _Quiet()
     while True:
         ends = await call.link.ask(GetOffsets(call.topic, END))
         told += [0] * (len(ends) - len(told))
@@ -142,16 +142,36 @@ async def _tail(call: Call, query: TailQuery, wanted: Filter, place: Place) -> C
             shown = _shown(messages, told, place.topic, wanted, query.value_bytes)
             if shown:
                 yield shown
-                quiet = 0.0
+                quiet = _Quiet()
+            elif quiet.is_long:
+                yield _passed(place.topic, told)
+                quiet = _Quiet()
+            if call.is_gone or call.services.is_closing:
+                return
             await asyncio.sleep(0)
         for mark in marks:  # what was deleted in between counts as told
             told[mark.partition] = max(told[mark.partition], mark.end)
         if await call.services.wait_for(call, _pause(), _nothing) is None:
             return
-        quiet += POLL_SECONDS
-        if quiet >= KEEPALIVE_SECONDS:
-            quiet = 0.0
-            yield _KEEPALIVE
+        if quiet.is_long:
+            yield _passed(place.topic, told)
+            quiet = _Quiet()
+
+
+class _Quiet:
+    """Nothing has been sent since it was made."""
+
+    def __init__(self) -> None:
+        self._until = asyncio.get_running_loop().time() + KEEPALIVE_SECONDS
+
+    @property
+    def is_long(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._until
+
+
+def _passed(topic: TopicId, told: list[int]) -> bytes:
+    """What does not match is not looked at again either by who comes back."""
+    return b"id: %b\n%b" % (_write_place(Place(topic, told)).encode(), _KEEPALIVE)
 
 
 def _shown(messages: list[Received], told: list[int], topic: TopicId, wanted: Filter, cut: int | None) -> bytes:
@@ -221,11 +241,15 @@ async def _consume(call: Call, query: ConsumeQuery, lease: Lease) -> Chunks:
     sent = _Sent(set())
     try:
         yield event("begin", _encode({"consumer": lease.consumer}))
+        quiet = _Quiet()
         while True:
             room = query.max_in_flight - sent.in_flight(call)
             if room <= 0:  # until some are settled
                 if await call.services.wait_for(call, _pause(), _nothing) is None:
                     return
+                if quiet.is_long:
+                    yield _KEEPALIVE
+                    quiet = _Quiet()
                 continue
             command = msgspec.structs.replace(lease, max_messages=min(room, _CHUNK_MESSAGES))
             runs = await call.services.wait_for(
@@ -236,6 +260,7 @@ async def _consume(call: Call, query: ConsumeQuery, lease: Lease) -> Chunks:
             sent.leases.update(run.taken.lease for run in runs)
             views: list[MessageView] = render_runs(runs)
             yield b"".join(event(None, _encode(view), view.id) for view in views) or _KEEPALIVE
+            quiet = _Quiet()
     finally:
         with suppress(OrtooError):  # the topic is gone, or the queue; then there is nothing to leave
             await call.link.call(Leave(lease.consumer, call.topic, call.params["group"]))
