@@ -6,20 +6,35 @@ program's propagators write them, so that any client of any door may read or set
     publish orders   PRODUCER  its context goes into the headers of what it publishes
     receive orders   CLIENT    linked to the publishes
     process orders   CONSUMER  a handler: child of the publish; of a batch, linked to all of them
-    ack orders       CLIENT    also nack, reject, release: linked to the publishes
+    ack orders       CLIENT    also ack_through, nack, reject, release: linked to the publishes
+    create orders    PRODUCER  a publish in a transaction
+    commit           CLIENT    a transaction: linked to what was created in it, and to the publishes of what it acks
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 try:
     from opentelemetry import propagate, trace
-    from opentelemetry.context import Context
-    from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, Tracer, TracerProvider
+    from opentelemetry.context import Context, get_current
+    from opentelemetry.trace import (
+        Link,
+        NoOpTracer,
+        NoOpTracerProvider,
+        ProxyTracer,
+        ProxyTracerProvider,
+        Span,
+        SpanKind,
+        Status,
+        StatusCode,
+        Tracer,
+        TracerProvider,
+    )
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:  # pragma: no cover
     raise ImportError("ortoo.otel needs OpenTelemetry's API: pip install 'ortoo[otel]'") from error
 
@@ -37,7 +52,9 @@ from .model.replies import LeasedRun
 from .model.version import __version__
 
 _LINKS_MAX = 128  # of a span, as the SDK keeps unless told otherwise
+_LOOKS_MAX = 4 * _LINKS_MAX  # at contexts that may be malformed
 _CARRIED = ("traceparent", "tracestate")
+_trace_context = TraceContextTextMapPropagator()
 
 T = TypeVar("T", Queue, SyncQueue, Worker)
 
@@ -93,12 +110,12 @@ def _set(target: Queue | SyncQueue | Worker, tracing: _Tracing | None) -> None:
 class _Publishing:
     def __init__(self, messages: Items, span: Span) -> None:
         self.messages = messages
-        self._span = span
+        self.span = span
 
     def told(self, sent: S) -> S:
-        if len(sent) == 1 and self._span.is_recording():
-            self._span.set_attribute("messaging.message.id", sent[0].id)
-            self._span.set_attribute("messaging.destination.partition.id", str(sent[0].partition))
+        if len(sent) == 1 and self.span.is_recording():
+            self.span.set_attribute("messaging.message.id", sent[0].id)
+            self.span.set_attribute("messaging.destination.partition.id", str(sent[0].partition))
         return sent
 
 
@@ -109,26 +126,38 @@ class _Tracing:
     def now(self) -> int:
         return time.time_ns()
 
+    def is_idle(self) -> bool:
+        """No SDK would record anything, and no context is there to be handed on."""
+        kind = type(self._tracer)
+        if kind is ProxyTracer:  # until the program sets a provider
+            if type(trace.get_tracer_provider()) not in (ProxyTracerProvider, NoOpTracerProvider):
+                return False
+        elif kind is not NoOpTracer:
+            return False
+        return not get_current()
+
     @contextmanager
     def publishing(self, topic: TopicName, messages: Items) -> Iterator[_Publishing]:
-        listed = (
-            list(messages) if isinstance(messages, Iterable) and not isinstance(messages, bytes | str) else messages
-        )
-        if not isinstance(listed, list):
+        with self.producing("publish", "send", topic, messages) as publishing:
+            yield publishing
+
+    @contextmanager
+    def producing(self, operation: str, kind: str, topic: TopicName, messages: Items) -> Iterator[_Publishing]:
+        """What has a context already keeps it."""
+        if not isinstance(messages, Iterable) or isinstance(messages, bytes | str):
             yield _Publishing(messages, trace.INVALID_SPAN)  # refused soon
             return
+        listed = list(messages)
         headers = [one.headers for one in listed if type(one) is Message]
-        attributes = _attributes("publish", "send", topic, len(listed))
-        with self._span(f"publish {topic.name}", SpanKind.PRODUCER, attributes, _links(headers)) as span:
-            yield _Publishing(self.stamped(listed), span)
+        attributes = _attributes(operation, kind, topic, len(listed))
+        with self._span(f"{operation} {topic.name}", SpanKind.PRODUCER, attributes, _links(headers)) as span:
+            carrier: dict[str, str] = {}
+            propagate.inject(carrier)
+            stamped = [_with_headers(message, carrier) for message in listed] if carrier else listed
+            yield _Publishing(stamped, span)
 
-    def stamped(self, messages: Items) -> Items:
-        """What has a context already keeps it."""
-        carrier: dict[str, str] = {}
-        propagate.inject(carrier)
-        if not carrier or not isinstance(messages, Iterable) or isinstance(messages, bytes | str):
-            return messages
-        return [_with_headers(message, carrier) for message in messages]
+    def transaction(self) -> _Transaction:
+        return _Transaction(self)
 
     def received(self, command: Lease, runs: list[LeasedRun], began: int) -> None:
         """Long polls that found nothing are not worth a span."""
@@ -150,20 +179,24 @@ class _Tracing:
         span.end()
 
     @contextmanager
-    def settling(self, outcome: str, messages: Receipts) -> Iterator[Span]:
-        if isinstance(messages, Received):
-            messages = [messages]
-        listed = [one for one in messages if isinstance(one, Received)] if not isinstance(messages, str) else []
+    def settling(self, outcome: str, messages: Receipts, is_late: bool = False) -> Iterator[Span]:
+        messages = [messages] if isinstance(messages, Received | str) else list(messages)
+        listed = [one for one in messages if isinstance(one, Received)]
         topics = {one.delivery.topic for one in listed}
         topic = topics.pop() if len(topics) == 1 else None
-        count = 1 if isinstance(messages, str) else len(listed)
         group = listed[0].group if listed else None
-        attributes = _attributes(outcome, "settle", topic, count, group)
-        if len(listed) == 1:
+        attributes = _attributes(outcome, "settle", topic, len(messages), group)
+        if len(messages) == len(listed) == 1:
             attributes["messaging.message.id"] = listed[0].id
         name = outcome if topic is None else f"{outcome} {topic.name}"
         links = _links(one.headers_or_none for one in listed)
-        with self._span(name, SpanKind.CLIENT, attributes, links) as span:
+        with self._span(name, SpanKind.CLIENT, attributes, links, Context() if is_late else None) as span:
+            yield span
+
+    @contextmanager
+    def committing(self, namespace: str, published: int, links: list[Link]) -> Iterator[Span]:
+        attributes = _attributes("commit", "send" if published else "settle", None, published or 1, namespace=namespace)
+        with self._span("commit", SpanKind.CLIENT, attributes, links) as span:
             yield span
 
     @contextmanager
@@ -210,6 +243,34 @@ class _Tracing:
                 raise
 
 
+class _Transaction:
+    """Of one transaction: what its commit is linked to."""
+
+    def __init__(self, tracing: _Tracing) -> None:
+        self._tracing = tracing
+        self._links: list[Link] = []
+        self._published = 0
+
+    @contextmanager
+    def publishing(self, topic: TopicName, messages: Items) -> Iterator[Items]:
+        with self._tracing.producing("create", "create", topic, messages) as publishing:
+            yield publishing.messages
+            self._published += len(publishing.messages)
+            self._link([Link(publishing.span.get_span_context())])
+
+    def ack(self, messages: Receipts) -> None:
+        messages = [messages] if isinstance(messages, Received | str) else messages
+        self._link(_links(one.headers_or_none for one in messages if isinstance(one, Received)))
+
+    def _link(self, links: list[Link]) -> None:
+        self._links += links[: _LINKS_MAX - len(self._links)]
+
+    def committing(self, namespace: str) -> AbstractContextManager[Span]:
+        published, links = self._published, self._links
+        self._published, self._links = 0, []
+        return self._tracing.committing(namespace, published, links)
+
+
 def _attributes(
     operation: str,
     kind: str,
@@ -234,17 +295,18 @@ def _attributes(
 
 
 def _links(headers: Iterable[Any]) -> list[Link]:
-    """To the publishes of these, each once."""
-    found: dict[str, Link] = {}
+    """To the publishes of these, each once. Whoever published may have written anything into the headers."""
+    found, seen = list[Link](), set[str]()
     for one in headers:
-        if not isinstance(one, dict) or not isinstance(parent := one.get("traceparent"), str) or parent in found:
+        if not isinstance(one, dict) or not isinstance(parent := one.get("traceparent"), str) or parent in seen:
             continue
-        context = trace.get_current_span(propagate.extract(one, Context())).get_span_context()
+        seen.add(parent)
+        context = trace.get_current_span(_trace_context.extract(one, Context())).get_span_context()
         if context.is_valid:
-            found[parent] = Link(context)
-            if len(found) == _LINKS_MAX:
-                break
-    return list(found.values())
+            found.append(Link(context))
+        if len(found) == _LINKS_MAX or len(seen) == _LOOKS_MAX:
+            break
+    return found
 
 
 def _with_headers(message: Message | Value, carrier: dict[str, str]) -> Message | Value:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import ortoo
 from ortoo.app.families import FAMILIES
 from ortoo.app.metrics import Metrics
 from ortoo.app.webhook import Webhook
@@ -414,6 +415,33 @@ async def test_groups_count_what_became_of_their_messages() -> None:
         assert [found.value(f"ortoo_group_{name}_total", **labels) for name in names] == [4, 1, 1, 1]
         shipping = {**labels, "group": "shipping"}
         assert [found.value(f"ortoo_group_{name}_total", **shipping) for name in names] == [0, 0, 0, 0]
+
+
+async def test_the_lag_of_what_was_delayed_begins_when_it_comes_due() -> None:
+    async with world() as here:
+        await here.queue.create_topic("orders", partitions=1)
+        await here.queue.create_group("orders", "billing")
+        labels = {"namespace": "default", "topic": "orders", "group": "billing"}
+
+        async def lag() -> float:
+            return (await here.scrape()).value("ortoo_group_lag_seconds", **labels)
+
+        await here.queue.publish_many("orders", [ortoo.Message(b"1", delay=100), ortoo.Message(b"2", delay=100)])
+        await here.clock.advance(103)
+        assert await lag() == 3
+        [first] = await here.queue.lease("orders", group="billing")
+        await first.ack()
+        assert await lag() == 3
+        [second] = await here.queue.lease("orders", group="billing")
+        await second.ack()
+        await here.queue.publish("orders", b"3", delay=50)
+        await here.queue.publish("orders", b"4")
+        await here.queue.publish("orders", b"5", delay=20)
+        await here.clock.advance(60)
+        assert await lag() == 60, "what was not delayed waits behind what was"
+        found = await here.queue.lease("orders", group="billing", max_messages=3)
+        await next(message for message in found if message.value == b"4").ack()
+        assert await lag() in (10, 40), "the later date may stand for both"
 
 
 async def test_the_lag_in_seconds_is_of_what_is_due() -> None:

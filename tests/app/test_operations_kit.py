@@ -76,3 +76,11 @@ def test_the_data_source_can_be_chosen() -> None:
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool, which comes with Prometheus, is not installed")
 def test_promtool_takes_the_rules() -> None:
     subprocess.run(["promtool", "check", "rules", str(KIT / "alerts.yml")], check=True)
+
+
+def test_a_worker_fails_often_by_its_messages_not_by_its_calls() -> None:
+    """A batch that failed once would be many failures of one call."""
+    [rule] = [one for one in RULES if one["alert"] == "OrtooWorkerFailing"]
+    assert set(NAME.findall(rule["expr"])) == {
+        f"ortoo_worker_messages_{what}_total" for what in ("handled", "failed", "rejected", "lost")
+    }

@@ -8,6 +8,8 @@ import pytest
 
 from ortoo.app.metrics import Metrics
 from ortoo.broker.own_series import OwnSeries, Rank
+from ortoo.broker.topic_figures import measure_all
+from ortoo.broker.turns import Turns
 from tests.app.test_metrics import Scraped, World, world
 from tests.doors.http.home import serving
 
@@ -155,3 +157,22 @@ async def test_a_scrape_can_be_of_one_topic_or_namespace() -> None:
         whole = await scrape("")
         assert found(whole) == {("default", "orders"), ("default", "mails"), ("shop", "orders")}
         assert "ortoo_commit_seconds_count" in whole.names()
+
+
+async def test_a_group_that_goes_while_it_is_measured_is_counted_once() -> None:
+    async with world(dialects=()) as here:
+        await here.queue.create_topic("orders")
+        await here.queue.create_group("orders", "stays")
+        await here.queue.create_group("orders", "goes", ephemeral=True)
+        await here.queue.publish("orders", b"x")
+        await here.queue.lease("orders", group="goes")
+        [topic] = here.broker.state.topics.values()
+
+        class Leaving(Turns):
+            async def worked(self, units: float) -> None:
+                if "goes" in topic.group_names:
+                    topic.remove_group(topic.group_names["goes"])
+
+        for _ in range(2):
+            found, _ = await measure_all(here.broker, Leaving())
+            assert found.topics[0].groups["_ephemeral"].delivered == 1

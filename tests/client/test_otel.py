@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.context import attach, detach
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -288,3 +289,143 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import ortoo.otel"
     found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
     assert "pip install 'ortoo[otel]'" in found.stderr
+
+
+@pytest.mark.parametrize("outcome", ["ack", "nack", "reject", "release"])
+async def test_what_is_settled_may_come_from_a_generator(traced: Traced, outcome: str) -> None:
+    async with ortoo.open() as queue:
+        otel.instrument(queue, tracer_provider=traced.provider)
+        await queue.publish_many("orders", [b"1", b"2"])
+        messages = await queue.lease("orders", max_messages=2)
+        await getattr(queue, outcome)(message for message in messages)
+        assert (await queue.group("orders", "default")).leased == 0
+        with pytest.raises(InvalidError):
+            await getattr(queue, outcome)(3)
+    span = traced.span(f"{outcome} orders")
+    assert linked(span) == [number(traced.span("publish orders"))]
+    assert (span.attributes or {})["messaging.batch.message_count"] == 2
+
+
+async def test_acks_that_nobody_waits_for_are_traced_apart_from_whoever_acks(traced: Traced) -> None:
+    async with ortoo.open() as queue:
+        otel.instrument(queue, tracer_provider=traced.provider)
+        await queue.publish_many("orders", [b"1", b"2", b"3"])
+        one, two, three = await queue.lease("orders", max_messages=3)
+        with otel.processing(one, tracer_provider=traced.provider):
+            one.ack_nowait()
+            two.ack_nowait()
+        await queue._drain()
+        await queue.ack_through(three)
+    late, through = traced.span("ack orders"), traced.span("ack_through orders")
+    assert (late.attributes or {})["messaging.batch.message_count"] == 2
+    assert late.parent is None
+    assert linked(late) == linked(through) == [number(traced.span("publish orders"))]
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_transaction_is_linked_to_what_it_publishes_and_acks(traced: Traced, blocking: bool) -> None:
+    def work() -> None:
+        with otel.instrument(ortoo.open_sync(), tracer_provider=traced.provider) as queue:
+            queue.publish("orders", b"x")
+            messages = queue.lease("orders")
+            with traced.tracer.start_as_current_span("outer"), queue.transaction() as tx:
+                tx.ack(message for message in messages)
+                tx.publish("invoices", b"x")
+                tx.publish_many("invoices", [b"y", b"z"])
+            assert queue.group("orders", "default").backlog == 0
+
+    async def work_async() -> None:
+        async with ortoo.open() as queue:
+            otel.instrument(queue, tracer_provider=traced.provider)
+            await queue.publish("orders", b"x")
+            messages = await queue.lease("orders")
+            with traced.tracer.start_as_current_span("outer"):
+                async with queue.transaction() as tx:
+                    tx.ack(message for message in messages)
+                    tx.publish("invoices", b"x")
+                    tx.publish_many("invoices", [b"y", b"z"])
+            assert (await queue.group("orders", "default")).backlog == 0
+
+    await (asyncio.to_thread(work) if blocking else work_async())
+    commit, creates = traced.span("commit"), traced.spans("create invoices")
+    assert linked(commit) == [number(traced.span("publish orders")), *map(number, creates)]
+    assert (commit.attributes or {})["messaging.batch.message_count"] == 3
+    assert (commit.attributes or {})["messaging.operation.type"] == "send"
+    assert commit.parent is not None
+    assert commit.parent.span_id == number(traced.span("outer"))
+    assert {(one.kind, (one.attributes or {})["messaging.operation.type"]) for one in creates} == {
+        (SpanKind.PRODUCER, "create")
+    }
+
+
+async def test_a_commit_that_fails_says_so(traced: Traced) -> None:
+    async with ortoo.open() as queue:
+        otel.instrument(queue, tracer_provider=traced.provider)
+        named = await queue.begin("job")
+        await named.publish("orders", b"x")
+        await named.abort()
+        with pytest.raises(ortoo.OrtooError):
+            await named.commit()
+    commit = traced.span("commit")
+    assert linked(commit) == [number(traced.span("create orders"))]
+    assert commit.status.status_code is StatusCode.ERROR
+
+
+async def test_a_worker_goes_on_when_its_queue_is_traced_no_more(traced: Traced) -> None:
+    async with ortoo.open() as queue:
+        otel.instrument(queue, tracer_provider=traced.provider)
+        worker = ortoo.Worker(queue)
+
+        @worker.on("orders")
+        async def handle(message: ortoo.Received) -> None: ...
+
+        async with worker:
+            await queue.publish("orders", b"x")
+            await until(lambda: worker.stats.handled == 1)
+            otel.uninstrument(queue)
+            await queue.publish("orders", b"x")
+            await until(lambda: worker.stats.handled + worker.stats.failed == 2)
+            otel.instrument(queue, tracer_provider=traced.provider)
+            await queue.publish("orders", b"x")
+            await until(lambda: worker.stats.handled + worker.stats.failed == 3)
+        assert worker.stats.failed == 0
+    assert len(traced.spans("process orders")) == 2
+
+
+async def test_looks_at_malformed_contexts_are_bounded(traced: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+    extract = otel._trace_context.extract
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return extract(*arguments)
+
+    monkeypatch.setattr(otel._trace_context, "extract", counted)
+    async with ortoo.open() as queue:
+        await queue.publish_many(
+            "orders", [ortoo.Message(b"x", headers={"traceparent": f"00-{which}"}) for which in range(2000)]
+        )
+        otel.instrument(queue, tracer_provider=traced.provider)
+        assert len(await queue.lease("orders", max_messages=2000)) == 2000
+    assert 0 < looks <= 512
+
+
+async def test_without_an_sdk_nothing_is_done_until_there_is_one(traced: Traced) -> None:
+    async with ortoo.open() as queue:
+        otel.instrument(queue, tracer_provider=trace.NoOpTracerProvider())
+        tracing = queue._tracing
+        assert tracing is not None
+        assert tracing.is_idle()
+        parent = trace.set_span_in_context(trace.NonRecordingSpan(trace.SpanContext(1, 2, is_remote=True)))
+        token = attach(parent)
+        try:
+            assert not tracing.is_idle(), "somebody else's context is handed on"
+            await queue.publish("orders", b"x")
+        finally:
+            detach(token)
+        [message] = await queue.lease("orders")
+        assert "traceparent" in message.headers
+        otel.instrument(queue, tracer_provider=traced.provider)
+        assert queue._tracing is not None
+        assert not queue._tracing.is_idle()

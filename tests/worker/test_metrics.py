@@ -14,6 +14,7 @@ import ortoo
 from ortoo.client.worker_http import WorkerHttp
 from ortoo.client.worker_metrics import WorkerMetrics
 from ortoo.testing import ManualClock
+from tests.doors.tcp.home import serving
 from tests.worker.conftest import MakeWorker, until, write_slowly
 
 
@@ -146,3 +147,36 @@ async def test_a_peer_that_says_nothing_takes_no_more_than_a_place(monkeypatch: 
                 break
         assert answer.startswith(b"HTTP/1.1 200 ")
         silent[1][1].close()
+
+
+async def test_a_worker_whose_server_is_away_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ortoo.client.worker_run._LEAVE_SECONDS", 0.01)
+    async with serving() as home:
+        worker = ortoo.Worker(home.url)
+        write_slowly(worker)
+        await home.queue.create_topic("reports")
+        async with worker:
+            assert worker._why_not_ready() is None
+            await home.door.close()
+            await until(lambda: worker._why_not_ready() is not None)
+            assert "the connection to the server is lost" in str(worker._why_not_ready())
+
+
+async def test_an_answer_that_nobody_reads_does_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ortoo.client.worker_http._REQUEST_SECONDS", 0.01)
+    serving = WorkerHttp(WorkerMetrics(), lambda: "x" * 50_000_000)
+    transports: list[Any] = []
+    serve = serving._serve
+
+    async def kept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        transports.append(writer.transport)
+        await serve(reader, writer)
+
+    monkeypatch.setattr(serving, "_serve", kept)
+    async with serving.serving("127.0.0.1", 0) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"GET /ready HTTP/1.1\r\n\r\n")
+        await until(lambda: transports and serving._connections == 0)
+        assert transports[0].get_write_buffer_size() == 0
+        writer.close()

@@ -68,8 +68,8 @@ async def measure_all(broker: Measured, turns: Turns) -> tuple[Found, m.GroupFig
             found.topics.append(figures)
             _tell_deliveries(found, topic)
         group_series.count_past(topic.gone_groups)
-        for key, name, groups in _candidates(topic):
-            seen, tally = await _look_at(topic, name, groups, now, turns)
+        for key, name, groups, gone in _candidates(topic):
+            seen, tally = await _look_at(topic, groups, gone, now, turns)
             if (told := group_series.see((topic.id, key), tally, _group_rank(seen, tally))) is None:
                 other_groups.add(seen)
             else:
@@ -98,31 +98,32 @@ async def measure_some(
         figures = _topic(topic)
         found.topics.append(figures)
         _tell_deliveries(found, topic)
-        for _, name, groups in _candidates(topic):
+        for _, name, groups, gone in _candidates(topic):
             if left > 0:
                 left -= 1
-                seen, tally = await _look_at(topic, name, groups, now, turns)
+                seen, tally = await _look_at(topic, groups, gone, now, turns)
                 _tell_group(found, topic.name, figures, name, seen, tally)
         await turns.worked(len(topic.partitions) + _TALLY_UNITS * len(topic.groups))
     return found
 
 
-def _candidates(topic: Topic) -> Iterator[tuple[int, str, list[Group]]]:
-    """What may have a series: each group, and all together that go with their consumer."""
-    passing = []
+def _candidates(topic: Topic) -> Iterator[tuple[int, str, list[Group], Tally | None]]:
+    """What may have a series: each group, and all together that go with their consumer, with what was counted of those that are
+    gone: at one instant, for more of them go between the turns, and none may be counted twice."""
+    passing, gone = [], topic.gone_ephemeral
     for group in list(topic.groups.values()):
         if group.ephemeral:
             passing.append(group)
         else:
-            yield group.id, group.name, [group]
-    if passing or topic.gone_ephemeral is not None:
-        yield 0, m.EPHEMERAL, passing
+            yield group.id, group.name, [group], None
+    if passing or gone is not None:
+        yield 0, m.EPHEMERAL, passing, gone
 
 
 async def _look_at(
-    topic: Topic, name: str, groups: list[Group], now: int, turns: Turns
+    topic: Topic, groups: list[Group], tally: Tally | None, now: int, turns: Turns
 ) -> tuple[m.GroupFigures, Tally | None]:
-    seen, tally = m.GroupFigures(), topic.gone_ephemeral if name == m.EPHEMERAL else None
+    seen = m.GroupFigures()
     for group in groups:
         seen.add(_group(group, now))
         tally = add_tallies(tally, group.tally())

@@ -12,6 +12,7 @@ from .late_acks import LateAcks
 from .prefetched import Prefetched
 from .receiving import Receiving
 from .settling import Receipts
+from .tracing import active
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ async def consume(
     try:
         while True:
             await late.wait_for_room()
-            tracing = queue._tracing
+            tracing = active(queue._tracing)
             began = 0 if tracing is None else tracing.now()
             if subscription is None:
                 runs = await queue._link.lease(command)

@@ -35,6 +35,7 @@ from .lazy import Messages
 from .lease_extender import LeaseExtender
 from .outcomes import Outcomes, to_text
 from .queue import Queue
+from .tracing import UNTRACED, active
 from .waiting import Line, Waiting
 from .worker_metrics import HandlerMetrics
 
@@ -109,7 +110,6 @@ class HandlerRunner:
         self._giving_up = Background()
         self.waiting = Waiting()
         self._outcomes = Outcomes(handler, queue, self.waiting, metrics.counts)
-        self._call = self._handler.call if queue._tracing is None else self._call_traced
         self.running = 0
         self.jobs: set[Job] = set()
         self.changed = asyncio.Event()  # something has begun or ended
@@ -165,7 +165,7 @@ class HandlerRunner:
         """A place. It ends when nothing may begin, or when another has to take over."""
         task = asyncio.current_task()
         assert task is not None
-        outcomes, call, is_single = self._outcomes, self._call, self._handler.max_messages is None
+        outcomes, call, is_single = self._outcomes, self._handler.call, self._handler.max_messages is None
         is_wanted, is_first, has_waited, turn_ends = True, True, False, 0.0
         try:
             while not (has_waited or task.cancelling()):
@@ -187,7 +187,9 @@ class HandlerRunner:
                     failure = None
                     try:
                         given = job.messages[0] if is_single else job.messages
-                        has_waited = await call(given, self._threads, job.enter_loop)
+                        tracing = active(self._queue._tracing)
+                        with UNTRACED if tracing is None else tracing.processing(job.messages, self._handler.name):
+                            has_waited = await call(given, self._threads, job.enter_loop)
                     except GeneratorExit:
                         raise  # the loop is gone, and nothing can be awaited any more
                     except BaseException as error:
@@ -207,12 +209,6 @@ class HandlerRunner:
             if is_wanted:
                 self._start_places(1)
             self.changed.set()
-
-    async def _call_traced(self, given: Any, threads: Executor, enter_loop: Callable[[], None]) -> bool:
-        assert self._queue._tracing is not None
-        messages = [given] if self._handler.max_messages is None else given
-        with self._queue._tracing.processing(messages, self._handler.name):
-            return await self._handler.call(given, threads, enter_loop)
 
     def _begin(self, task: asyncio.Task[Any], now: float) -> Job | None:
         if self._is_halted:

@@ -9,12 +9,10 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ortoo.model.commands import Run
 from ortoo.model.errors import LeaseLostError, OrtooError
 from ortoo.model.message import Received
 
 from .background import Background
-from .settling import to_runs
 
 UNCONFIRMED_MAX = 50_000  # messages; with more, the next message waits
 
@@ -22,7 +20,7 @@ UNCONFIRMED_MAX = 50_000  # messages; with more, the next message waits
 class LateAcks:
     """Of one stream, or of what a queue leased outside of any. `add` may be called from any thread once it is bound to a loop."""
 
-    def __init__(self, ack: Callable[[list[Run]], Awaitable[None]], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, ack: Callable[[list[Received]], Awaitable[None]], loop: asyncio.AbstractEventLoop) -> None:
         self._ack = ack
         self._loop = loop
         self._handed: deque[Received] = deque()
@@ -58,7 +56,7 @@ class LateAcks:
 
     async def _confirm(self, messages: list[Received]) -> None:
         try:
-            await self._ack(to_runs(messages))
+            await self._ack(messages)
         except LeaseLostError as error:
             self._lost += error.lost
             self.has_failed = True

@@ -21,7 +21,7 @@ from .gather import Gatherer
 from .inbox import Inbox
 from .lazy import SentMessages
 from .link import Link
-from .tracing import Items, Tracing
+from .tracing import Items, Tracing, active
 from .transaction import NamedTransaction, Transaction
 from .watching import Watching
 
@@ -99,9 +99,10 @@ class Queue(Watching):
         if wait:
             return (await self.publish_many(topic, [message], wait=wait, namespace=namespace))[0]
         name = to_topic_name(namespace or self.namespace, topic)
-        if self._tracing is None:
+        tracing = active(self._tracing)
+        if tracing is None:
             return await self._gatherer.add(name, message)
-        return (await self._publish_traced(self._tracing, name, [message], 0))[0]
+        return (await self._publish_traced(tracing, name, [message], 0))[0]
 
     async def publish_many(
         self,
@@ -119,9 +120,10 @@ class Queue(Watching):
         wait_ms = to_ms("wait", check_number("wait", wait))
         if wait_ms < 0:
             raise InvalidError(f"wait must be 0 seconds or more, not {wait}")
-        if self._tracing is None:
+        tracing = active(self._tracing)
+        if tracing is None:
             return await self._publish(name, messages, wait_ms)
-        return await self._publish_traced(self._tracing, name, messages, wait_ms)
+        return await self._publish_traced(tracing, name, messages, wait_ms)
 
     async def _publish(self, topic: TopicName, messages: Items, wait_ms: int) -> SentMessages:
         batch = to_outgoing(messages)

@@ -6,8 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Literal
 from uuid import uuid4
 
 from ortoo.model import limits
@@ -29,10 +28,9 @@ from .lazy import Messages
 from .link import Link
 from .pieces import settle
 from .prefetched import Deliveries
-from .settling import Receipts, check_settled, to_runs
-from .tracing import Tracing
+from .settling import Receipts, check_settled, listed, to_runs
+from .tracing import UNTRACED, Tracing, active
 
-_UNTRACED = nullcontext()
 _STARTS = {"all": START, "new": Position("end"), None: None}
 
 
@@ -108,15 +106,16 @@ class Receiving(Admin):
         )
         if self._late is None:
             self._late = self._late_acks()
-        if self._tracing is None:
+        tracing = active(self._tracing)
+        if tracing is None:
             return Messages(await self._link.lease(command), self._settler, self._late)
-        began = self._tracing.now()
+        began = tracing.now()
         runs = await self._link.lease(command)
-        self._tracing.received(command, runs, began)
+        tracing.received(command, runs, began)
         return Messages(runs, self._settler, self._late)
 
     def _late_acks(self) -> LateAcks:
-        late = LateAcks(self._ack_runs, asyncio.get_running_loop())
+        late = LateAcks(self._ack_late, asyncio.get_running_loop())
         self._unconfirmed.add(late)
         return late
 
@@ -166,15 +165,17 @@ class Receiving(Admin):
 
         Concurrent calls are gathered into one.
         """
+        tracing = active(self._tracing)
+        if tracing is not None:
+            messages = listed(messages)
         runs = to_runs(messages)
-        if runs and self._tracing is None:
-            check_settled(runs, await self._acks.ack(runs))
-        elif runs:
-            with self._traced("ack", messages):
+        if runs:
+            with UNTRACED if tracing is None else tracing.settling("ack", messages):
                 check_settled(runs, await self._acks.ack(runs))
 
-    async def _ack_runs(self, runs: list[Run]) -> None:
-        if runs:
+    async def _ack_late(self, messages: list[Received]) -> None:
+        tracing, runs = active(self._tracing), to_runs(messages)
+        with UNTRACED if tracing is None else tracing.settling("ack", messages, is_late=True):
             check_settled(runs, await self._acks.ack(runs))
 
     async def ack_through(self, message: Received | str) -> None:
@@ -182,22 +183,21 @@ class Receiving(Admin):
         runs = [
             Run(run.topic, run.group, run.lease, run.partition, run.offsets, through=True) for run in to_runs(message)
         ]
-        await self._settle(runs, "ack")
+        tracing = active(self._tracing)
+        with UNTRACED if tracing is None else tracing.settling("ack_through", message):
+            await self._settle(runs, "ack")
 
     async def nack(self, messages: Receipts, error: str | None = None, delay: Duration | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
-        with self._traced("nack", messages):
-            await self._settle(to_runs(messages), "nack", error, to_ms("delay", delay))
+        await self._settle_all(messages, "nack", error, to_ms("delay", delay))
 
     async def reject(self, messages: Receipts, error: str | None = None) -> None:
         """These can never succeed: to the dead letters."""
-        with self._traced("reject", messages):
-            await self._settle(to_runs(messages), "reject", error)
+        await self._settle_all(messages, "reject", error)
 
     async def release(self, messages: Receipts) -> None:
         """Not now: others may have these at once, and no attempt is counted. What is acked already stays so."""
-        with self._traced("release", messages):
-            await self._settle(to_runs(messages), "release")
+        await self._settle_all(messages, "release")
 
     async def extend(self, messages: Receipts, seconds: Duration | None = None) -> None:
         """The leases that these came with end so many seconds from now, which may also be sooner than before; the topic's lease
@@ -291,8 +291,19 @@ class Receiving(Admin):
             None if topic is None else check_text("a topic's name", topic),
         )
 
-    def _traced(self, outcome: str, messages: Receipts) -> AbstractContextManager[Any]:
-        return _UNTRACED if self._tracing is None else self._tracing.settling(outcome, messages)
+    async def _settle_all(
+        self,
+        messages: Receipts,
+        outcome: Literal["nack", "reject", "release"],
+        error: str | None = None,
+        delay_ms: int | None = None,
+    ) -> None:
+        tracing = active(self._tracing)
+        if tracing is not None:
+            messages = listed(messages)
+        if runs := to_runs(messages):
+            with UNTRACED if tracing is None else tracing.settling(outcome, messages):
+                await self._settle(runs, outcome, error, delay_ms)
 
     async def _settle(
         self,
@@ -301,9 +312,8 @@ class Receiving(Admin):
         error: str | None = None,
         delay_ms: int | None = None,
     ) -> None:
-        if runs:
-            command = Settle(outcome, runs, to_error_text(error), delay_ms)
-            check_settled(runs, await settle(self._link.call, command, self._drop_revoked))
+        command = Settle(outcome, runs, to_error_text(error), delay_ms)
+        check_settled(runs, await settle(self._link.call, command, self._drop_revoked))
 
     def _drop_revoked(self, runs: list[Run], settled: Settled) -> None:
         if settled.revoked is not None:

@@ -63,6 +63,10 @@ class RemoteLink:
 
     # -- the connection
 
+    @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
     async def open(self) -> None:
         """UnavailableError when none of the servers answers; later on, a server that is away is waited for."""
         if self._keeper is None:

@@ -18,6 +18,11 @@ from .lazy import Messages
 Receipts = Received | str | Iterable[Received | str]
 
 
+def listed(messages: Receipts) -> Receipts:
+    """So that they can be looked at twice."""
+    return list(messages) if isinstance(messages, Iterator) else messages
+
+
 def to_runs(messages: Receipts) -> list[Run]:
     """Messages or their receipts, one or many, as one run per lease and partition."""
     if type(messages) is Messages:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 from ortoo.model.commands import Lease
@@ -17,6 +17,8 @@ from .settling import Receipts
 Items = Sequence[Message | Value]
 S = TypeVar("S", bound=Sequence[Sent])
 
+UNTRACED: AbstractContextManager[Any] = nullcontext()
+
 
 class Publishing(Protocol):
     """One publish: what leaves, and what came of it."""
@@ -26,17 +28,36 @@ class Publishing(Protocol):
     def told(self, sent: S) -> S: ...
 
 
+class TracedTransaction(Protocol):
+    def publishing(self, topic: TopicName, messages: Items) -> AbstractContextManager[Items]:
+        """What is collected, or staged: with a context in their headers."""
+        ...
+
+    def ack(self, messages: Receipts) -> None: ...
+
+    def committing(self, namespace: str) -> AbstractContextManager[Any]: ...
+
+
 class Tracing(Protocol):
+    def is_idle(self) -> bool:
+        """Whether nobody would keep what it is told."""
+        ...
+
     def publishing(self, topic: TopicName, messages: Items) -> AbstractContextManager[Publishing]: ...
 
-    def stamped(self, messages: Items) -> Items:
-        """With the context of whoever calls: of a transaction, whose commit sends them."""
-        ...
+    def transaction(self) -> TracedTransaction: ...
 
     def now(self) -> int: ...
 
     def received(self, command: Lease, runs: list[LeasedRun], began: int) -> None: ...
 
-    def settling(self, outcome: str, messages: Receipts) -> AbstractContextManager[Any]: ...
+    def settling(self, outcome: str, messages: Receipts, is_late: bool = False) -> AbstractContextManager[Any]:
+        """`messages` can be looked at twice. `is_late`: gathered from whoever acked them without waiting."""
+        ...
 
     def processing(self, messages: Sequence[Received], handler: str | None = None) -> AbstractContextManager[Any]: ...
+
+
+def active(tracing: Tracing | None) -> Tracing | None:
+    """None where nobody would keep anything."""
+    return None if tracing is None or tracing.is_idle() else tracing

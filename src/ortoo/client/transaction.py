@@ -18,8 +18,8 @@ from ortoo.model.runs import merge_runs
 from .arguments import to_topic_name
 from .lazy import SentMessages
 from .link import Link
-from .settling import Receipts, to_runs
-from .tracing import Tracing
+from .settling import Receipts, listed, to_runs
+from .tracing import UNTRACED, Tracing, active
 
 
 class Transaction:
@@ -30,14 +30,19 @@ class Transaction:
 
     def __init__(self, link: Link, namespace: str, tracing: Tracing | None = None) -> None:
         self._link = link
-        self._tracing = tracing
+        tracing = active(tracing)
+        self._traced = None if tracing is None else tracing.transaction()
         self._namespace = namespace
         self._acks: list[Run] = []
         self._publishes: list[Publish] = []
         self.sent: list[Sent] = []
 
     def ack(self, messages: Receipts) -> None:
+        if self._traced is not None:
+            messages = listed(messages)
         self._acks.extend(to_runs(messages))
+        if self._traced is not None:
+            self._traced.ack(messages)
 
     def publish(self, topic: str, value: Value, *, namespace: str | None = None, **fields: Any) -> None:
         """Takes what `Queue.publish` takes."""
@@ -45,9 +50,11 @@ class Transaction:
 
     def publish_many(self, topic: str, messages: Sequence[Message | Value], *, namespace: str | None = None) -> None:
         name = to_topic_name(namespace or self._namespace, topic)
-        if self._tracing is not None:
-            messages = self._tracing.stamped(messages)
-        self._publishes.append(Publish(name, to_outgoing(messages)))
+        if self._traced is None:
+            self._publishes.append(Publish(name, to_outgoing(messages)))
+            return
+        with self._traced.publishing(name, messages) as stamped:
+            self._publishes.append(Publish(name, to_outgoing(stamped)))
 
     async def commit(self) -> None:
         acks = merge_runs(self._acks)
@@ -56,7 +63,8 @@ class Transaction:
                 f"a transaction acks messages of at most {limits.RUNS_MAX} leases and partitions, this one of {len(acks)};"
                 " lease more at a time (max_messages), or make several transactions"
             )
-        placed: list[Placed] = await self._link.call(Transact(acks, self._publishes))
+        with UNTRACED if self._traced is None else self._traced.committing(self._namespace):
+            placed: list[Placed] = await self._link.call(Transact(acks, self._publishes))
         self._acks, self._publishes = [], []  # so that leaving the block does not repeat it
         self.sent += [sent for batch in placed for sent in SentMessages(batch)]
 
@@ -79,7 +87,8 @@ class NamedTransaction:
 
     def __init__(self, link: Link, namespace: str, name: str, part: str, tracing: Tracing | None = None) -> None:
         self._link = link
-        self._tracing = tracing
+        tracing = active(tracing)
+        self._traced = None if tracing is None else tracing.transaction()
         self._namespace = namespace
         self.name = name
         self.part = part
@@ -92,9 +101,12 @@ class NamedTransaction:
     ) -> None:
         if not messages:
             raise InvalidError("there is nothing to publish in an empty batch")
-        if self._tracing is not None:
-            messages = self._tracing.stamped(messages)
-        await self.stage(topic, to_outgoing(messages), namespace=namespace)
+        if self._traced is None:
+            await self.stage(topic, to_outgoing(messages), namespace=namespace)
+            return
+        name = to_topic_name(namespace or self._namespace, topic)
+        with self._traced.publishing(name, messages) as stamped:
+            await self.stage(topic, to_outgoing(stamped), namespace=namespace)
 
     async def stage(self, topic: str, batch: Outgoing, *, namespace: str | None = None) -> None:
         """For those who have the messages as columns, and have checked them."""
@@ -104,7 +116,8 @@ class NamedTransaction:
     async def commit(self, parts: Sequence[str] | None = None) -> int:
         """Publishes what was staged, all at once. Committing again is a no-op. Returns the number of messages."""
         chosen = None if parts is None else list(parts)
-        count: int = await self._link.call(Commit(self.name, chosen, self._namespace))
+        with UNTRACED if self._traced is None else self._traced.committing(self._namespace):
+            count: int = await self._link.call(Commit(self.name, chosen, self._namespace))
         return count
 
     async def abort(self) -> None:

@@ -50,7 +50,7 @@ class WorkerHttp:
                     writer.write(_response(head, self._answer(head)))
                     await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # nobody is there to be told
+            writer.transport.abort()  # nobody is there to be told, and what was not read would stay
         finally:
             self._connections -= 1
             writer.close()

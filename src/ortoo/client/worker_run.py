@@ -16,6 +16,7 @@ from .ceding import may_cede
 from .handler import Handler
 from .handler_runner import HandlerRunner
 from .handlers import Faces, current_faces
+from .link import Link
 from .queue import Queue
 from .remote import RemoteLink
 from .taker import Taker
@@ -35,6 +36,7 @@ class WorkerRun:
         self._sleep = sleep
         self._runners: list[HandlerRunner] = []
         self._takers: list[Taker] = []  # one for each of these
+        self._link: Link | None = None
         self.faces: Faces | None = None
         self.error: BaseException | None = None
         self.opened = asyncio.Event()
@@ -51,6 +53,8 @@ class WorkerRun:
             return "the worker is stopping"
         if not self.opened.is_set():
             return "the worker waits for its queue"
+        if isinstance(self._link, RemoteLink) and not self._link.is_connected:
+            return "the connection to the server is lost; the worker connects again as soon as it answers"
         stuck = [
             handler.name for handler, runner in zip(self._handlers, self._runners, strict=False) if runner.is_stuck()
         ]
@@ -68,6 +72,7 @@ class WorkerRun:
             runner.halt()
 
     async def run(self, queue: Queue, consumer: str | None, closes: bool) -> None:
+        self._link = queue._link
         if not await self._until_stopping(self._open(queue)):
             return
         self.faces = Faces(queue)

@@ -1,4 +1,4 @@
-"""When messages that were delayed came due: retention counts their age from there.
+"""When messages that were delayed came due: retention counts their age from there, and so does the lag of a group.
 
 Only prefixes of a log are removed, so all that retention asks is from which offset on something is too young. A message that
 came due before another with a lower offset need not be known by itself: it lies behind that one, and counts as due with it.
@@ -7,8 +7,12 @@ What is left ascends in both; where it would be much, neighbours share the later
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
+from operator import itemgetter
 from typing import Final, NoReturn
+
+from ortoo.model.offsets import OffsetSet
 
 SPANS_MAX = 1_024
 
@@ -16,15 +20,19 @@ Span = tuple[int, int, int]  # due, first offset, last offset: all of them count
 
 
 class DueDates:
-    __slots__ = ("spans",)
+    __slots__ = ("offsets", "spans")
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
+        self.offsets = OffsetSet()  # soft: those that were delayed, and came due since the queue was opened
 
     def add(self, pairs: Iterable[tuple[int, int]]) -> None:
         """(due, offset) pairs, in the order they came due."""
+        offsets = []
         for due, offset in pairs:
             self.add_span(due, offset, offset)
+            offsets.append(offset)
+        self.offsets |= OffsetSet(offsets)
 
     def add_span(self, due: int, first: int, last: int) -> None:
         spans = self.spans
@@ -54,8 +62,13 @@ class DueDates:
         """The lowest offset of those that came due then or later."""
         return next((first for due, first, _ in self.spans if due >= cutoff), None)
 
+    def date_of(self, offset: int) -> int:
+        """When it came due, or a little later; it is one of `offsets`."""
+        return self.spans[bisect_right(self.spans, offset, key=itemgetter(1)) - 1][0]
+
     def trim(self, start: int) -> None:
         """Forgets what lies before that offset."""
+        self.offsets.remove_span(0, start)
         self.spans = [(due, max(first, start), last) for due, first, last in self.spans if last >= start]
 
 

@@ -14,6 +14,7 @@ from ortoo.model.topic import DEFAULT_PRIORITY
 
 from .feed import Feed
 from .group import Group
+from .partition import Partition
 from .topic import Topic
 
 _FRESH_COUNTED = 1_000
@@ -135,7 +136,8 @@ def oldest_pending(group: Group) -> int | None:
 
 
 class Load(NamedTuple):
-    """What a group has before it. `oldest`: when the oldest of what is due was published, about; None when there is nothing."""
+    """What a group has before it. `oldest`: since when the first of what is due could be delivered, about: when it was published
+    or, where it was delayed, came due; None when there is nothing."""
 
     backlog: int
     leased: int
@@ -150,29 +152,39 @@ def group_load(group: Group) -> Load:
         if count := feed.backlog():
             backlog += count
             leased += len(feed.leased)
-            first = _first_due(feed)
-            if first is not None:
-                published = feed.partition.timeline.about(first)
-                oldest = published if oldest is None else min(oldest, published)
+            since = _due_since(feed)
+            if since is not None:
+                oldest = since if oldest is None else min(oldest, since)
     return Load(backlog, leased, oldest)
 
 
-def _first_due(feed: Feed) -> int | None:
+def _due_since(feed: Feed) -> int | None:
     """Of what is not settled. What is to come later does not wait yet: None where that is all."""
     partition = feed.partition
     floor = max(feed.floor, partition.start)
-    if floor not in partition.delayed or floor in feed.due_early:
-        return floor
-    delayed = partition.delayed - feed.due_early
+    is_due = floor not in partition.delayed or floor in feed.due_early
+    if is_due and floor not in partition.delayed_then_due.offsets:
+        return partition.timeline.about(floor)
     fresh = OffsetSet.span(max(feed.cursor, partition.start), partition.settled_end)
-    return min([some.first() for some in (feed.open - delayed, fresh - delayed) if some], default=None)
+    return _since(partition, (feed.open | fresh) - (partition.delayed - feed.due_early))
+
+
+def _since(partition: Partition, due: OffsetSet) -> int | None:
+    """The dates of what was delayed ascend, as those of publishing do: the first of each is the oldest."""
+    if not due:
+        return None
+    dates, first = partition.delayed_then_due, due.first()
+    if first not in dates.offsets:
+        return partition.timeline.about(first)
+    others = due - dates.offsets
+    came_due = dates.date_of(first)
+    return min(came_due, partition.timeline.about(others.first())) if others else came_due
 
 
 def log_load(topic: Topic) -> Load:
     """The same for a topic without groups: everything that the log has."""
-    firsts = [(log, (OffsetSet.span(log.start, log.settled_end) - log.delayed)) for log in topic.partitions]
-    times = [log.timeline.about(due.first()) for log, due in firsts if due]
-    return Load(topic.messages(), 0, min(times, default=None))
+    times = [_since(log, OffsetSet.span(log.start, log.settled_end) - log.delayed) for log in topic.partitions]
+    return Load(topic.messages(), 0, min((since for since in times if since is not None), default=None))
 
 
 def offsets_in_state(
