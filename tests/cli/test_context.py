@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import stat
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from ortoo.cli.connection import to_target
+from ortoo.cli.contexts import Context, Contexts, change_contexts, load_contexts
 
 from .program import Place, call, start
 
@@ -179,3 +183,33 @@ def test_json_is_what_a_script_reads() -> None:
     assert shown.keys() == {
         "name", "is_current", "url", "namespace", "token_file", "tls_ca", "tls_certificate", "tls_key",
     }  # fmt: skip
+
+
+def test_two_at_once_lose_no_entry(home: Path) -> None:
+    """Nobody else may read the file to change it before the first has written."""
+
+    def first(contexts: Contexts) -> Contexts:
+        other = os.open(home.parent, os.O_RDONLY)
+        try:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            os.close(other)
+        return contexts.with_context("first", Context("ortoo://a"))
+
+    change_contexts(first)
+
+    def add_one(number: int) -> None:
+        change_contexts(lambda contexts: contexts.with_context(f"c{number}", Context("ortoo://a")))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add_one, range(32)))
+    assert len(load_contexts().contexts) == 33
+
+
+def test_a_folder_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
+    done = call("context", "add", "a", "--url", "ortoo://a")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "/dev/null/ortoo/contexts.json" in done.err
+    assert "XDG_CONFIG_HOME" in done.err

@@ -46,3 +46,16 @@ def test_what_is_not_there(place: Place) -> None:
     place.ok("topics", "create", "orders")
     assert place("lag", "orders", "--group", "missing").code == 3
     assert place("lag", "--watch", "1s", "--json").code == 2
+
+
+def test_a_group_that_is_misspelt_is_no_group_that_keeps_up(place: Place) -> None:
+    fill(place)
+    done = place("lag", "--group", "biling", "--fail-above", "5")
+    assert (done.code, done.out) == (3, "")
+    assert "biling" in done.err
+
+
+def test_watching_ends_once_a_group_is_further_behind(place: Place) -> None:
+    fill(place)
+    done = place("lag", "--watch", "1ms", "--fail-above", "9", "--format", "{group} {messages}")
+    assert (done.code, done.lines) == (1, ["billing 10", "audit 3", "senders 0"])

@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
+
+from ortoo.cli import show, transfer
+from ortoo.cli.definitions import Change, Definitions, plan
+from ortoo.model.replies import TopicInfo
 
 from .program import Place
 
@@ -97,7 +102,7 @@ def test_secrets_and_what_comes_by_itself_are_left_out(at_directory: Place) -> N
 @pytest.mark.parametrize(
     ("text", "code", "hint"),
     [
-        ("topics: [", 1, "neither YAML nor JSON"),
+        ("topics: [", 1, "not valid YAML or JSON"),
         ("", 1, "ortoo export"),
         ("topics: {a: {setings: {}}}", 1, "setings"),
         ("topics: {a: {settings: {max_atempts: 1}}}", 1, "did you mean max_attempts?"),
@@ -105,6 +110,15 @@ def test_secrets_and_what_comes_by_itself_are_left_out(at_directory: Place) -> N
         ("topics: {there: {settings: {ordering: none}}}", 1, "ordering cannot change"),
         ("topics: {b: {}, there: {settings: {partitions: 2}}}", 1, "partitions only grow"),
         ("version: 2\ntopics: {}", 1, "version"),
+        ("topics:\n  a: {}\n  a: {groups: [x]}\n", 1, "'a' appears twice in \"<byte string>\", line 3"),
+        ("topics: {a: {settings: {ttl: 1, ttl: 2}}}", 1, "'ttl' appears twice"),
+        ("topics: {1: {}}", 1, "the name of topic 1 must be text"),
+        ("topics: {a: {}, b: {groups: billing}}", 1, "topic 'b': groups must be an array or null, not a string"),
+        ("topics: {a: {}, b: {settings: {max_attempts: .inf}}}", 1, "topic 'b': max_attempts"),
+        ("topics: !!python/object/apply:os.system [id]", 1, "not valid YAML or JSON"),
+        ("[" * 100_000, 1, "not valid YAML or JSON"),
+        ("topics: {a: {settings: {ttl: 2026-99-99}}}", 1, "not valid YAML or JSON: month must be in 1..12"),
+        ("topics: {a: {settings: {ttl: 2026-01-01}}}", 1, "topic 'a': ttl"),
     ],
 )
 def test_a_file_that_is_wrong_changes_nothing(
@@ -116,3 +130,31 @@ def test_a_file_that_is_wrong_changes_nothing(
     assert (done.code, done.err.count("\n")) == (code, 1)
     assert hint in done.err
     assert names(at_directory) == ["there"]
+
+
+def test_a_name_alone_and_standard_input(place: Place) -> None:
+    text = "topics:\n  'a/b':\n  \"'; DROP TABLE\": &same\n    groups: [g]\n  naïve 東: *same\n"
+    place.ok("ensure", "-", stdin=text.encode())
+    assert names(place) == ["'; DROP TABLE", "a/b", "naïve 東"]
+    again = place.ok("ensure", "-", stdin=place.ok("export", "--format", "json").out.encode())
+    assert "nothing to change" in again.out
+
+
+def test_what_was_agreed_to_is_done_and_nothing_else(
+    at_directory: Place, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_directory.ok("topics", "create", "old")
+    planned = plan
+    seen: list[list[TopicInfo]] = []
+
+    def meanwhile(wanted: Definitions, topics: list[TopicInfo], prune: bool) -> list[Change]:
+        """While the question stands, somebody makes a topic: --prune would delete it, unseen."""
+        seen.append(topics)
+        return planned(wanted, [*topics, replace(topics[0], name="new")] if len(seen) > 1 else topics, prune)
+
+    monkeypatch.setattr(transfer, "plan", meanwhile)
+    monkeypatch.setattr(show, "confirm", lambda question, yes: None)
+    done = at_directory("import", file, "--prune")
+    assert (done.code, len(seen)) == (1, 2)
+    assert "changed meanwhile" in done.err
+    assert names(at_directory) == ["old"]

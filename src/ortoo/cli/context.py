@@ -15,7 +15,7 @@ from ortoo.model.errors import ExistsError, InvalidError
 from ortoo.model.names import DEFAULT_NAMESPACE
 
 from . import show
-from .contexts import VARIABLE, Context, check_context_name, contexts_path, load_contexts, save_contexts
+from .contexts import VARIABLE, Context, Contexts, change_contexts, check_context_name, contexts_path, load_contexts
 from .help import Json, examples
 from .template import Template, check_one, format_option
 
@@ -64,11 +64,15 @@ def add(
     _check_url(url)
     files = {"token_file": token_file, "tls_ca": tls_ca, "tls_certificate": tls_certificate, "tls_key": tls_key}
     paths = {field: None if path is None else str(path.expanduser().absolute()) for field, path in files.items()}
-    contexts = load_contexts()
-    if check_context_name(name) in contexts.contexts and not replace:
-        raise ExistsError(f"there is a context {name!r} already; --replace replaces it")
-    contexts = contexts.with_context(name, Context(url, namespace, **paths))
-    save_contexts(contexts.using(name) if use else contexts)
+    check_context_name(name)
+
+    def add_to(contexts: Contexts) -> Contexts:
+        if name in contexts.contexts and not replace:
+            raise ExistsError(f"there is a context {name!r} already; --replace replaces it")
+        added = contexts.with_context(name, Context(url, namespace, **paths))
+        return added.using(name) if use else added
+
+    change_contexts(add_to)
     show.done(f"context {name} added" + ("" if use else f"; `ortoo context use {name}` makes it the usual one"))
     for path in paths.values():
         if path is not None and not Path(path).is_file():
@@ -94,9 +98,7 @@ def use(name: Name) -> None:
 
     --context NAME or ORTOO_CONTEXT choose another for a time. --url, --data and ORTOO_URL do without any.
     """
-    contexts = load_contexts()
-    contexts.get(name)
-    save_contexts(contexts.using(name))
+    change_contexts(lambda contexts: contexts.using(name))
     show.done(f"context {escape(name)} is used")
 
 
@@ -149,5 +151,5 @@ def _fields(name: str, context: Context, current: str | None) -> dict[str, Any]:
 @app.command(epilog=examples("ortoo context remove prod"))
 def remove(name: Name) -> None:
     """Remove a context. Its token file stays."""
-    save_contexts(load_contexts().without(name))
+    change_contexts(lambda contexts: contexts.without(name))
     show.done(f"context {escape(name)} removed")

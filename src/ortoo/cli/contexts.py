@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -48,7 +49,8 @@ class Contexts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def with_context(self, name: str, context: Context) -> Contexts:
         return Contexts({**self.contexts, name: context}, self.current)
 
-    def using(self, name: str | None) -> Contexts:
+    def using(self, name: str) -> Contexts:
+        self.get(name)
         return Contexts(self.contexts, name)
 
     def without(self, name: str) -> Contexts:
@@ -78,10 +80,36 @@ def load_contexts() -> Contexts:
         raise ConfigError(f"{path} is damaged: {error}; mend or remove it") from None
 
 
-def save_contexts(contexts: Contexts) -> None:
-    """As a whole, so that nobody reads half of it; for nobody else to read."""
+def change_contexts(change: Callable[[Contexts], Contexts]) -> None:
+    """Reads, changes and writes them while nobody else does, so that no entry is lost. The file is replaced as a whole."""
     path = contexts_path()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path.parent):
+            _save(path, change(load_contexts()))
+    except OSError as error:
+        raise ConfigError(
+            f"contexts cannot be kept in {path}: {error.strerror}; XDG_CONFIG_HOME names another folder"
+        ) from None
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Until it is released, or this process ends."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the last writer wins
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _save(path: Path, contexts: Contexts) -> None:
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=".contexts-")  # only its owner may read it
     try:
         with os.fdopen(handle, "wb") as file:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from ortoo.model.names import check_name, is_inbox_name
 from ortoo.model.replies import TopicInfo
 from ortoo.model.setting_texts import check_setting
 from ortoo.model.topic import TopicConfig, dlq_config, topic_config
+from ortoo.model.validation import in_words
 
 _FILE_BYTES_MAX = 16 << 20
 
@@ -24,7 +28,7 @@ class TopicDefinition(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 class Definitions(msgspec.Struct, forbid_unknown_fields=True):
     """Of one namespace, which the command names."""
 
-    topics: dict[str, TopicDefinition]
+    topics: dict[str, TopicDefinition | None]  # None: a name with nothing below it
     version: int = 1
 
 
@@ -39,24 +43,58 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def read_definitions(path: Path) -> Definitions:
-    """YAML, of which JSON is a part. ConfigError says what is wrong in it."""
+    """YAML, of which JSON is a part; `-` is standard input. ConfigError says what is wrong in it."""
     import yaml
 
-    with path.open("rb") as file:
-        data = file.read(_FILE_BYTES_MAX + 1)
+    if str(path) == "-":
+        data = sys.stdin.buffer.read(_FILE_BYTES_MAX + 1)
+    else:
+        with path.open("rb") as file:
+            data = file.read(_FILE_BYTES_MAX + 1)
     if len(data) > _FILE_BYTES_MAX:
         raise ConfigError(f"{path} is larger than {_FILE_BYTES_MAX >> 20} MiB")
     try:
-        found = msgspec.convert(yaml.safe_load(data), Definitions)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path} is neither YAML nor JSON: {' '.join(str(error).split())}") from None
+        raw = _load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not valid YAML or JSON: {' '.join(str(error).split())}") from None
+    try:
+        found = msgspec.convert(raw, Definitions)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {error}; `ortoo export` shows how such a file looks") from None
+        raise ConfigError(f"{path}: {_mistake(raw, error)}; `ortoo export` shows what such a file looks like") from None
     if found.version != 1:
-        raise ConfigError(f"{path} has version {found.version}, and this is ortoo for version 1")
+        raise ConfigError(f"{path} has version {found.version}; this release reads version 1")
     for name, topic in found.topics.items():
-        _check(path, name, topic)
+        _check(path, name, topic or TopicDefinition())
     return found
+
+
+def _load(data: bytes) -> Any:
+    """Without tags that make objects. Of two entries with one name YAML would take the last without a word."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen = set()
+            for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+                if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                    raise yaml.MarkedYAMLError(problem=f"{key.value!r} appears twice", problem_mark=key.start_mark)
+                seen.add((key.tag, str(key.value)))
+            return super().construct_mapping(node, deep)
+
+    return yaml.load(data, Loader)  # noqa: S506  a SafeLoader
+
+
+def _mistake(raw: Any, error: msgspec.ValidationError) -> str:
+    """With the name of the topic that it is in."""
+    topics = raw.get("topics") if isinstance(raw, dict) else None
+    for name, topic in topics.items() if isinstance(topics, dict) else ():
+        if not isinstance(name, str):
+            return f"the name of topic {name} must be text: put it in quotes"
+        try:
+            msgspec.convert(topic, TopicDefinition | None)
+        except msgspec.ValidationError as wrong:
+            return f"topic {name!r}: {in_words(wrong)}"
+    return in_words(error, "the file")
 
 
 def _check(path: Path, name: str, topic: TopicDefinition) -> None:
@@ -79,7 +117,8 @@ def exported(topics: list[TopicInfo], full: bool) -> tuple[Definitions, list[str
         for info in topics
         if info.dlq in by_name
     }
-    found, secret = {}, []
+    found: dict[str, TopicDefinition | None] = {}
+    secret = []
     for info in sorted(topics, key=lambda info: info.name):
         groups = sorted(group.name for group in info.groups if not group.ephemeral)
         if is_inbox_name(info.name) or (info.config in made.get(info.name, ()) and not groups):
@@ -101,10 +140,11 @@ def plan(wanted: Definitions, topics: list[TopicInfo], prune: bool = False) -> l
     """In an order in which it can be done. ConfigError when some of it cannot be, so that nothing is half done."""
     by_name = {info.name: info for info in topics}
     changes: list[Change] = []
-    for name, topic in wanted.topics.items():
-        info = by_name.get(name)
+    for name, given in wanted.topics.items():
+        topic, info = given or TopicDefinition(), by_name.get(name)
         if info is None:
-            topic_config(topic.settings)  # a mistake is found before anything is done
+            with _in_topic(name):
+                topic_config(topic.settings)  # a mistake is found before anything is done
             shown = ", ".join(
                 f"{key}={'…' if key == 'dlq_webhook' else value}" for key, value in topic.settings.items()
             )
@@ -112,7 +152,8 @@ def plan(wanted: Definitions, topics: list[TopicInfo], prune: bool = False) -> l
                 Change("create topic", name, None, topic.settings, f"+ topic {name}" + (f": {shown}" if shown else ""))
             )
         else:
-            changes += _changed(info, topic)
+            with _in_topic(name):
+                changes += _changed(info, topic)
         has = {group.name for group in info.groups if not group.ephemeral} if info is not None else set()
         changes += [
             Change("create group", name, group, text=f"+ group {group} of {name}")
@@ -132,13 +173,21 @@ def plan(wanted: Definitions, topics: list[TopicInfo], prune: bool = False) -> l
     return changes
 
 
+@contextmanager
+def _in_topic(name: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"topic {name!r}: {error}") from None
+
+
 def _changed(info: TopicInfo, topic: TopicDefinition) -> list[Change]:
     new = topic_config(topic.settings, info.config)
     differing = [name for name in topic.settings if getattr(new, name) != getattr(info.config, name)]
     if "ordering" in differing or ("partitions" in differing and new.partitions < info.config.partitions):
         raise ConfigError(
-            f"topic {info.name!r} has ordering {info.config.ordering!r} and {info.config.partitions} partitions: the ordering "
-            "cannot change, and partitions only grow; mend the file, or delete the topic first"
+            f"it has ordering {info.config.ordering!r} and {info.config.partitions} partitions: the ordering cannot change, and "
+            "partitions only grow; correct the file, or delete the topic first"
         )
     if not differing:
         return []

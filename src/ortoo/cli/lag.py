@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 import typer
 
+from ortoo.model.errors import NotFoundError
+
 from . import parse, show
 from .connection import Target, complete_topic, on_target
 from .help import Json, examples
@@ -23,6 +25,7 @@ EXAMPLES = examples(
     "ortoo lag orders --group billing --fail-above 1000 || echo 'billing is behind'",
     "ortoo lag --fail-above 5m --json",
 )
+_WATCH_SECONDS_MIN = 0.1
 Sort = Literal["messages", "seconds", "topic"]
 
 
@@ -55,7 +58,11 @@ def lag(
     sort: Annotated[Sort, typer.Option("--sort", "-s", help="messages, seconds or topic")] = "messages",
     fail_above: Annotated[
         str | None,
-        typer.Option(metavar="N|DURATION", help="exit with 1 if a group is further behind", show_default="never"),
+        typer.Option(
+            metavar="N|DURATION",
+            help="exit with 1 if a group is further behind; with --watch, as soon as one is",
+            show_default="never",
+        ),
     ] = None,
     watch: Annotated[
         float | None,
@@ -79,12 +86,13 @@ def lag(
         while True:
             rows = lags(queue, target.namespace, topic, group, sort)
             _print(rows, json, template)
+            if most is not None and any(_is_above(row, *most) for row in rows):
+                raise typer.Exit(1)
             if watch is None:
                 break
-            time.sleep(max(watch, 0.1))
-            show.line("")
-    if most is not None and any(_is_above(row, *most) for row in rows):
-        raise typer.Exit(1)
+            time.sleep(max(watch, _WATCH_SECONDS_MIN))
+            if template is None:
+                show.line("")
 
 
 def lags(queue: SyncQueue, namespace: str, topic: str | None, group: str | None, sort: Sort) -> list[Lag]:
@@ -103,8 +111,10 @@ def lags(queue: SyncQueue, namespace: str, topic: str | None, group: str | None,
             oldest = now - seconds if seconds else None
             states = one.ready, one.leased, one.delayed, len(one.consumers), one.paused
             rows.append(Lag(info.name, one.name, one.backlog, seconds, oldest, *states))
-    if group is not None and not rows and topic is not None:
-        queue.group(topic, group)  # says that there is none
+    if group is not None and not rows:  # a name that is misspelt must not look as if all were well
+        if topic is not None:
+            queue.group(topic, group)  # says that there is none
+        raise NotFoundError(f"no topic of namespace {namespace!r} has a group {group!r}; `ortoo lag` shows the groups")
     return sorted(rows, key=lambda row: _place(row, sort))
 
 

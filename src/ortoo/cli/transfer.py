@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 import typer
+from msgspec.structs import replace
 from rich.markup import escape
 
-from ortoo.model.errors import ExistsError
+from ortoo.model.errors import ExistsError, InvalidError, NotFoundError
 
 from . import show
 from .connection import Target, on_target
@@ -25,7 +27,12 @@ IMPORT_EXAMPLES = examples(
 )
 ENSURE_EXAMPLES = examples("ortoo ensure queue.yaml", "ortoo ensure queue.yaml --namespace shop")
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as of ortoo export", show_default=False)]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE", help="YAML or JSON, as ortoo export writes it; - for standard input", show_default=False
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="only show what would change")]
 
 
@@ -73,7 +80,9 @@ def import_definitions(
     with target.open() as queue:
         changes = _planned(queue, wanted, prune)
         if changes and not dry_run:
-            show.confirm(f"Make {show.count(len(changes), 'change')}?", yes)
+            if not yes:
+                show.confirm(f"Make {show.count(len(changes), 'change')}?", yes)
+                _check_same(changes, plan(wanted, queue.topics(), prune))
             _apply(queue, changes)
 
 
@@ -100,6 +109,12 @@ def _planned(queue: SyncQueue, wanted: Definitions, prune: bool) -> list[Change]
     return changes
 
 
+def _check_same(shown: list[Change], found: list[Change]) -> None:
+    """What was agreed to is done, and nothing else. How many messages a topic has by now makes no difference."""
+    if [replace(change, text="") for change in shown] != [replace(change, text="") for change in found]:
+        raise InvalidError("the topics were changed meanwhile, and nothing was done; run the command again")
+
+
 def _apply(queue: SyncQueue, changes: list[Change]) -> None:
     done = 0
     try:
@@ -109,7 +124,7 @@ def _apply(queue: SyncQueue, changes: list[Change]) -> None:
     finally:
         if done < len(changes):
             show.remark(
-                f"{done} of {show.count(len(changes), 'change')} made before the error; the same command goes on"
+                f"{done} of {show.count(len(changes), 'change')} made before the error; the same command makes the rest"
             )
     show.done(f"{show.count(done, 'change')} made")
 
@@ -120,11 +135,11 @@ def _do(queue: SyncQueue, change: Change) -> None:
         case "create topic" | "change topic":
             queue.ensure_topic(change.topic, **change.settings)
         case "create group":
-            try:
+            with suppress(ExistsError):
                 queue.create_group(change.topic, str(change.group))
-            except ExistsError:
-                pass
         case "delete group":
-            queue.delete_group(change.topic, str(change.group))
+            with suppress(NotFoundError):
+                queue.delete_group(change.topic, str(change.group))
         case "delete topic":
-            queue.delete_topic(change.topic)
+            with suppress(NotFoundError):
+                queue.delete_topic(change.topic)
