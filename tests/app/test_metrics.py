@@ -118,18 +118,22 @@ async def let_everything_happen(here: World) -> None:
 
 
 OF_DATABASES = {"ortoo_shard_healthy", "ortoo_spilled_commits", "ortoo_spilled_bytes", "ortoo_drained_commits"}
+OF_BUFFERS = {f"ortoo_buffer_{what}" for what in ("on", "commits", "bytes", "drained", "failures")}
 
 
 async def test_the_metrics_of_shards_in_databases_are_exposed() -> None:
     class Away(MemoryStore):
         def figures(self) -> metrics_module.StoreFigures:  # type: ignore[override]
-            health = metrics_module.ShardHealth(False, "no", 1.0, 7, 800, 9)
+            buffer = metrics_module.BufferHealth(True, 5, 600, 3, 2)
+            health = metrics_module.ShardHealth(False, "no", 1.0, 7, 800, 9, buffer)
             return metrics_module.StoreFigures(Histogram(), Histogram(), shards={"3": health})
 
     async with world(Away()) as here:
         scrape = await here.scrape()
     assert [scrape.value(name, shard="3") for name in sorted(OF_DATABASES - {"ortoo_drained_commits"})] == [0, 800, 7]
     assert scrape.value("ortoo_drained_commits_total", shard="3") == 9
+    names = ("on", "commits", "bytes", "drained_total", "failures_total")
+    assert [scrape.value(f"ortoo_buffer_{name}", shard="3") for name in names] == [1, 5, 600, 3, 2]
 
 
 async def test_every_metric_is_exposed_and_every_exposed_one_is_described(tmp_path: Path) -> None:
@@ -139,7 +143,7 @@ async def test_every_metric_is_exposed_and_every_exposed_one_is_described(tmp_pa
     exposed = {family.name: family for family in text_string_to_metric_families(text)}
     described = {family.name.removesuffix("_total"): family for family in FAMILIES.values()}
     assert {name for name in exposed if not name.startswith("process_")} == described.keys()
-    assert {name for name, family in exposed.items() if not family.samples} == OF_DATABASES
+    assert {name for name, family in exposed.items() if not family.samples} == OF_DATABASES | OF_BUFFERS
     for name, family in described.items():
         assert exposed[name].type == family.kind
         for sample in exposed[name].samples:

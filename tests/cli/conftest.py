@@ -15,7 +15,7 @@ from .program import Place, start
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def contexts_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where contexts are kept: not those of whoever runs the tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     return tmp_path / "xdg" / "ortoo" / "contexts.json"

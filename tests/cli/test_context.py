@@ -89,26 +89,26 @@ def test_another_server_gets_nothing_of_the_context(tokens: dict[str, str], monk
     assert target(url="ortoo://c", context="a") == ("ortoo://a:7632", "shop", "kept-s3cret")
 
 
-def test_the_file_is_for_its_owner_and_has_no_token(home: Path, tokens: dict[str, str]) -> None:
+def test_the_file_is_for_its_owner_and_has_no_token(contexts_file: Path, tokens: dict[str, str]) -> None:
     add("a", "ortoo://a", "--token-file", tokens["kept"])
-    assert stat.S_IMODE(home.stat().st_mode) == 0o600
-    assert stat.S_IMODE(home.parent.stat().st_mode) == 0o700
-    home.chmod(0o644)
+    assert stat.S_IMODE(contexts_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(contexts_file.parent.stat().st_mode) == 0o700
+    contexts_file.chmod(0o644)
     assert call("context", "use", "a").code == 0
-    assert stat.S_IMODE(home.stat().st_mode) == 0o600
+    assert stat.S_IMODE(contexts_file.stat().st_mode) == 0o600
     shown = call("context", "show", "a").out + call("context", "list").out + call("context", "show", "a", "--json").out
-    assert "s3cret" not in shown + home.read_text()
-    assert [path.name for path in home.parent.iterdir()] == ["contexts.json"]
+    assert "s3cret" not in shown + contexts_file.read_text()
+    assert [path.name for path in contexts_file.parent.iterdir()] == ["contexts.json"]
 
 
 @pytest.mark.parametrize(
     "url", ["ortoo://:s3cret@a", "ortoo://user:s3cret@a:1", "http://a:s3cret@a", "ortoo://:s3cret@a:x"]
 )
-def test_a_url_with_a_token_is_not_kept(url: str, home: Path) -> None:
+def test_a_url_with_a_token_is_not_kept(url: str, contexts_file: Path) -> None:
     done = call("context", "add", "a", "--url", url)
     assert done.code == 2
     assert "s3cret" not in done.out + done.err
-    assert not home.exists()
+    assert not contexts_file.exists()
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_replacing_keeps_the_others_and_what_is_in_use() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"contexts": {"a": {}}}', '{"contexts": {"a": {"url": 1}}}', "\udcff"]
 )
-def test_a_damaged_file_is_told_and_stands_in_nobodys_way(text: str, home: Path, directory: Path) -> None:
-    home.parent.mkdir(parents=True)
-    home.write_bytes(text.encode(errors="surrogateescape"))
+def test_a_damaged_file_is_told_and_stands_in_nobodys_way(text: str, contexts_file: Path, directory: Path) -> None:
+    contexts_file.parent.mkdir(parents=True)
+    contexts_file.write_bytes(text.encode(errors="surrogateescape"))
     done = call("topics", "list")
     assert (done.code, done.err.count("\n")) == (1, 1)
-    assert str(home) in done.err
+    assert str(contexts_file) in done.err
     assert call("topics", "list", "--data", directory).code == 0
-    assert home.read_bytes() == text.encode(errors="surrogateescape")
+    assert contexts_file.read_bytes() == text.encode(errors="surrogateescape")
 
 
 def test_a_token_file_opens_a_server(tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ def test_json_is_what_a_script_reads() -> None:
     }  # fmt: skip
 
 
-def test_two_at_once_lose_no_entry(home: Path) -> None:
+def test_two_at_once_lose_no_entry(contexts_file: Path) -> None:
     """Nobody else may read the file to change it before the first has written."""
 
     def first(contexts: Contexts) -> Contexts:
-        other = os.open(home.parent, os.O_RDONLY)
+        other = os.open(contexts_file.parent, os.O_RDONLY)
         try:
             with pytest.raises(BlockingIOError):
                 fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -77,7 +77,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_group_leased": "of these, in flight: delivered and not settled",
                 "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
                 "ortoo_group_lag_seconds": (
-                    "consumer lag: the longest that one of these has been due, since it was published or its delay ended; 0 if none is"
+                    "consumer lag: the longest that one of these has been due (published, or its delay over); 0 if none is"
                 ),
                 "ortoo_group_oldest_pending_seconds": "age of the oldest of these, due or not, since it was published",
                 "ortoo_group_dead": "messages of the group in the dead-letter topic",

@@ -130,12 +130,12 @@ class Reader(Watching):
         return [await look_at(topic, now, turns) for topic in sorted(found, key=lambda topic: topic.name)]
 
     async def browse_topics(
-        self, namespace: str | None, after: TopicName | None, count: int, view: View | None = None
+        self, namespace: str | None = None, after: TopicName | None = None, count: int = 100, view: View | None = None
     ) -> TopicsFound:
         query = q.BrowseTopics(namespace, after, count)
         return await browse_topics(self._broker.state, query, view, self._broker.now())
 
-    async def browse_groups(self, name: TopicName, after: str | None, count: int) -> GroupsFound:
+    async def browse_groups(self, name: TopicName, after: str | None = None, count: int = 100) -> GroupsFound:
         return await browse_groups(
             self._broker.state.topic(name), q.BrowseGroups(name, after, count), self._broker.now()
         )
