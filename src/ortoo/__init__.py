@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .app.embedded import open, open_sync
     from .client import NamedTransaction, Queue, SyncQueue, Transaction
     from .client.connecting import connect, connect_sync
-    from .client.handler import Reject
+    from .client.handler import Reject, Retry
     from .client.handlers import Handlers
     from .client.lazy import Messages, SentMessages
     from .client.tls import Tls
@@ -98,6 +98,7 @@ __all__ = [
     "Received",
     "Reject",
     "RequestError",
+    "Retry",
     "Sent",
     "SentMessages",
     "Series",
@@ -126,7 +127,7 @@ _HOMES: dict[str, list[str]] = {
     ".app.embedded": ["open", "open_sync"],
     ".client": ["NamedTransaction", "Queue", "SyncQueue", "Transaction"],
     ".client.connecting": ["connect", "connect_sync"],
-    ".client.handler": ["Reject"],
+    ".client.handler": ["Reject", "Retry"],
     ".client.handlers": ["Handlers"],
     ".client.lazy": ["Messages", "SentMessages"],
     ".client.tls": ["Tls"],

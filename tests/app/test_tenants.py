@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from time import time
@@ -62,6 +62,42 @@ async def test_a_token_opens_what_it_says_and_nothing_else(tmp_path: Path) -> No
         with pytest.raises(UnauthenticatedError):
             async with ortoo.connect(url(server)):
                 pass
+
+
+async def test_a_token_that_is_renewed_in_its_file_is_taken_up_when_the_old_one_ends(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    old, new = (make_token(data / FOLDER, "ann", (PAYMENTS,), None, time()) for _ in range(2))
+    root = make_token(data / FOLDER, "root", (EVERYTHING,), None, time()).token
+    file = tmp_path / "ann.token"
+    file.write_text(old.token)
+    async with serving(data) as server:
+        async with ortoo.connect(url(server), token=root) as queue:
+            await queue.create_topic("orders", namespace="payments")
+        async with ortoo.connect(url(server), token_file=file, namespace="payments") as queue, asyncio.timeout(60):
+            await queue.create_group("orders", "pulled")
+            polled = asyncio.create_task(queue.lease("orders", group="pulled", wait=60))
+            pushed = asyncio.create_task(first_of(queue.consume("orders", group="pushed")))
+            file.write_text(new.token)
+            revoke(data / FOLDER, old.id, None, time())
+            while await is_taken(url(server), old.token):
+                pass
+            sent = await queue.publish("orders", b"1")
+            assert [message.id for message in await polled] == [sent.id]
+            assert (await pushed).id == sent.id
+
+
+async def first_of(messages: AsyncIterable[ortoo.Received]) -> ortoo.Received:
+    async for message in messages:
+        return message
+    raise AssertionError("it ended")
+
+
+async def is_taken(server: str, token: str) -> bool:
+    try:
+        async with ortoo.connect(server, token=token):
+            return True
+    except UnauthenticatedError:
+        return False
 
 
 async def test_a_revoked_token_ends_the_rights_of_open_connections(tmp_path: Path) -> None:

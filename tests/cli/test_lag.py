@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+import ortoo
+from ortoo.cli.lag import lags
+
 from .program import Place
 
 
@@ -30,6 +33,18 @@ def test_each_group_tells_its_lag(place: Place) -> None:
         ["orders", "audit", "3"]
     ]
     assert [row["topic"] for row in place.ok("lag", "--sort", "topic", "--json").json] == ["mails", "orders", "orders"]
+
+
+def test_what_waits_behind_a_held_key_is_counted(place: Place) -> None:
+    with ortoo.open_sync() as queue:
+        queue.publish_many("orders", [ortoo.Message(b"tea", key="ann")] * 3)
+        [first] = queue.lease("orders", group="billing")
+        first.nack("the bank is closed", delay=3600)
+        assert queue.lease("orders", group="billing") == []  # looks at the others
+        [row] = lags(queue, "default", None, None, "messages")
+    assert (row.messages, row.ready, row.leased, row.delayed, row.blocked) == (3, 0, 0, 1, 2)
+    fill(place)
+    assert place.ok("lag").lines[0].split()[-2:] == ["blocked", "consumers"]
 
 
 @pytest.mark.parametrize(("bound", "code"), [("10", 0), ("9", 1), ("1h", 0), ("0s", 1), ("soon", 2), ("-1", 2)])

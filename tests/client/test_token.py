@@ -91,3 +91,18 @@ def test_a_file_that_is_named_wins_over_the_environment(tmp_path: Path, monkeypa
 def test_a_token_and_a_file_are_one_too_many(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="not both"):
         ortoo.connect(token="a", token_file=tmp_path / "b")
+
+
+async def test_a_worker_reads_its_token_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("secret\n")
+    handled = asyncio.Event()
+    async with serving(token="secret") as home:
+        worker = ortoo.Worker(f"ortoo://127.0.0.1:{home.port}", token_file=tmp_path / "token")
+
+        @worker.on("jobs")
+        async def work(message: ortoo.Received) -> None:
+            handled.set()
+
+        async with worker, asyncio.timeout(60):
+            await worker.queue.publish("jobs", b"x")
+            await handled.wait()

@@ -117,6 +117,40 @@ async def test_error_delay_takes_the_place_of_the_backoff(
     assert attempts == [1, 2]
 
 
+async def test_a_handler_chooses_when_its_message_comes_again(
+    queue: ortoo.Queue, make_worker: MakeWorker, clock: ortoo.testing.ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker, attempts = make_worker(), []
+
+    @worker.on("emails", error_delay=10, stop_on_error=True)
+    async def send(message: ortoo.Received) -> None:
+        attempts.append(message.attempt)
+        if message.attempt < 3:
+            raise ortoo.Retry("the bank is closed", delay=100 if message.attempt == 1 else None)
+
+    sent = await queue.publish("emails", b"hello")
+    with caplog.at_level(logging.WARNING, "ortoo.worker"):
+        async with worker:
+            await until(lambda: worker.stats.failed == 1)
+            await clock.advance(99)
+            assert attempts == [1]
+            await clock.advance(1)
+            await until(lambda: worker.stats.failed == 2)
+            await clock.advance(9)
+            assert attempts == [1, 2]
+            await clock.advance(1)
+            await until(lambda: worker.stats.handled == 1)
+    errors = [event.error for event in (await queue.trace(sent.id)).events if event.what == "nacked"]
+    assert errors == ["the bank is closed", "the bank is closed"]
+    assert [record.exc_info for record in caplog.records if record.name == "ortoo.worker"] == [None, None]
+
+
+@pytest.mark.parametrize("delay", [-1, "soon", float("nan")])
+def test_a_retry_needs_a_delay_that_can_be(delay: Any) -> None:
+    with pytest.raises(ortoo.InvalidError, match="delay"):
+        ortoo.Retry("later", delay=delay)
+
+
 async def test_plain_functions_run_in_threads_side_by_side(queue: ortoo.Queue, make_worker: MakeWorker) -> None:
     worker, both = make_worker(), threading.Barrier(2, timeout=300)
     threads = set()

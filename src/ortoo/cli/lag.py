@@ -40,6 +40,7 @@ class Lag(msgspec.Struct, frozen=True):
     ready: int
     leased: int
     delayed: int
+    blocked: int  # behind a key or partition that is held
     consumers: int
     paused: bool
 
@@ -109,7 +110,7 @@ def lags(queue: SyncQueue, namespace: str, topic: str | None, group: str | None,
             if not one.backlog:
                 seconds = 0.0
             oldest = now - seconds if seconds else None
-            states = one.ready, one.leased, one.delayed, len(one.consumers), one.paused
+            states = one.ready, one.leased, one.delayed, one.blocked, len(one.consumers), one.paused
             rows.append(Lag(info.name, one.name, one.backlog, seconds, oldest, *states))
     if group is not None and not rows:  # a name that is misspelt must not look as if all were well
         if topic is not None:
@@ -143,7 +144,7 @@ def _print(rows: list[Lag], json: bool, template: Template | None) -> None:
         show.json_document(rows)
         return
     show.table(
-        ("topic", "group", "messages", "oldest", "ready", "leased", "delayed", "consumers"),
+        ("topic", "group", "messages", "oldest", "ready", "leased", "delayed", "blocked", "consumers"),
         [
             (
                 row.topic,
@@ -153,6 +154,7 @@ def _print(rows: list[Lag], json: bool, template: Template | None) -> None:
                 row.ready,
                 row.leased,
                 row.delayed,
+                row.blocked,
                 row.consumers,
             )
             for row in rows

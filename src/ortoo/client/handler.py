@@ -27,6 +27,18 @@ class Reject(Exception):
     """Raised by a handler: this message can never succeed. It goes to the dead letters without another try."""
 
 
+class Retry(Exception):
+    """Raised by a handler: not now. The message comes again after `delay` seconds, or after the pause that it would have after
+    any other error; the attempt counts."""
+
+    def __init__(self, reason: str = "", *, delay: Duration | None = None) -> None:
+        super().__init__(reason)
+        milliseconds = to_ms("delay", delay)
+        if milliseconds is not None and milliseconds < 0:
+            raise InvalidError(f"delay must be 0 seconds or more, not {delay}")
+        self.delay = None if milliseconds is None else milliseconds / 1000
+
+
 class Options(TypedDict, total=False):
     """What every handler may be given beside its topic."""
 

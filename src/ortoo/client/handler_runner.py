@@ -30,7 +30,7 @@ from ortoo.model.topic import TopicConfig
 
 from .background import Background
 from .backoff import Sleep
-from .handler import Handler, Reject
+from .handler import Handler, Reject, Retry
 from .lazy import Messages
 from .lease_extender import LeaseExtender
 from .outcomes import Outcomes, to_text
@@ -312,7 +312,8 @@ class HandlerRunner:
 
     async def _nack(self, job: Job, failure: BaseException) -> None:
         await self._outcomes.nack(job.messages, failure)
-        if self._handler.stop_on_error or isinstance(failure, KeyboardInterrupt | SystemExit):
+        is_error = self._handler.stop_on_error and not isinstance(failure, Retry)
+        if is_error or isinstance(failure, KeyboardInterrupt | SystemExit):
             self._fail(failure)
 
     async def give_back_blocked(self) -> set[Line]:

@@ -9,7 +9,7 @@ from ortoo.model.errors import InvalidValueError, LeaseLostError, OrtooError, Re
 from ortoo.model.message import Received
 
 from .background import Background
-from .handler import Handler, Reject, describe
+from .handler import Handler, Reject, Retry, describe
 from .queue import Queue
 from .waiting import Waiting
 from .worker_metrics import Counts
@@ -109,10 +109,15 @@ class Outcomes:
 
     async def nack(self, messages: list[Received], failure: BaseException) -> None:
         """Whatever waits behind these in line is revoked by the queue, and leaves the waiting ones before this returns."""
-        log.warning("%s failed on %s", self._handler.name, to_text(messages), exc_info=failure)
+        reason, delay = describe(failure), self._handler.error_delay
+        if isinstance(failure, Retry):
+            reason, delay = str(failure) or reason, delay if failure.delay is None else failure.delay
+            log.warning("%s puts off %s: %s", self._handler.name, to_text(messages), reason)
+        else:
+            log.warning("%s failed on %s", self._handler.name, to_text(messages), exc_info=failure)
         self._counts.failed += len(messages)
         try:
-            await self._queue.nack(messages, describe(failure), self._handler.error_delay)
+            await self._queue.nack(messages, reason, delay)
         except OrtooError as error:
             await self._unsettled(messages, "given back", error)
 

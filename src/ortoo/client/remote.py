@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ortoo.model.commands import AnyCommand, Lease, Publish
-from ortoo.model.errors import ClosedError, OrtooError, UnavailableError
+from ortoo.model.errors import ClosedError, OrtooError, UnauthenticatedError, UnavailableError
 from ortoo.model.operations import answer_decoder
 from ortoo.model.queries import Query
 from ortoo.model.replies import LeasedRun, Placed
@@ -49,6 +49,7 @@ class RemoteLink:
         self._tls = tls
         self._timeout = timeout
         self._client = client
+        self._presented: str | None = None
         self._requests = Requests(self._send)
         self._requests.refusal = ClosedError("the queue is not open yet; use it in `async with`, or await its open()")
         self._subscriptions: dict[int, RemoteSubscription] = {}
@@ -98,7 +99,8 @@ class RemoteLink:
         self._end_subscriptions(refusal())
 
     async def _connect(self) -> None:
-        hello = p.Hello(p.PROTOCOL, self._client, self._token(), list(self._consumers))
+        self._presented = self._token()
+        hello = p.Hello(p.PROTOCOL, self._client, self._presented, list(self._consumers))
         errors: list[OrtooError] = []
         for host, port in self._address.servers:
             try:
@@ -203,11 +205,21 @@ class RemoteLink:
             self._connection.abort(error)  # it is stopping: what was asked is asked of the next
             return
         self._is_heard = True
+        if isinstance(error, UnauthenticatedError) and self._connection is not None and self._is_renewed():
+            self._connection.abort(error)  # nothing was done: it is asked again, with the new token
+            return
         if subscription is not None:
             del self._subscriptions[request_id]
             subscription.end(error)
         else:
             self._requests.answer(request_id, error or body)
+
+    def _is_renewed(self) -> bool:
+        """Whether there is another token by now than the one that this connection presented."""
+        try:
+            return self._token() != self._presented
+        except OrtooError:  # the file is not there, or empty, at this moment
+            return False
 
     # -- what a Queue asks of its link
 

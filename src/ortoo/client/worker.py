@@ -16,6 +16,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -40,8 +41,9 @@ log = logging.getLogger("ortoo.worker")
 class Worker(Handlers):
     """Calls handlers with messages. A handler that returns acks its message; one that raises nacks it.
 
-    `queue`: a server's URL (`token` and `tls` are for it, as in `connect`), a queue, or a function that makes one. What
-    the worker opens it closes; a queue that is open already stays open, except after `run`, whose event loop ends.
+    `queue`: a server's URL (`token`, `token_file` and `tls` are for it, as in `connect`), a queue, or a function that
+    makes one. What the worker opens it closes; a queue that is open already stays open, except after `run`, whose event
+    loop ends.
     `grace`: seconds that handlers have to finish when the worker stops. `sleep` is for tests whose clock is moved by
     hand.
     """
@@ -51,6 +53,7 @@ class Worker(Handlers):
         queue: str | Queue | Callable[[], Queue],
         *,
         token: str | None = None,
+        token_file: str | Path | None = None,
         tls: TlsOption = None,
         namespace: str = DEFAULT_NAMESPACE,
         consumer: str | None = None,
@@ -58,7 +61,7 @@ class Worker(Handlers):
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         super().__init__()
-        self._make = _maker(queue, token, tls, namespace)
+        self._make = _maker(queue, token, token_file, tls, namespace)
         self._is_borrowed = isinstance(queue, Queue)
         self._consumer = consumer
         self._grace = check_number("grace", grace)
@@ -188,12 +191,16 @@ class Worker(Handlers):
 
 
 def _maker(
-    queue: str | Queue | Callable[[], Queue], token: str | None, tls: TlsOption, namespace: str
+    queue: str | Queue | Callable[[], Queue],
+    token: str | None,
+    token_file: str | Path | None,
+    tls: TlsOption,
+    namespace: str,
 ) -> Callable[[], Queue]:
     if isinstance(queue, Queue):
         return lambda: queue
     if isinstance(queue, str):
-        return lambda: connect(queue, token=token, tls=tls, namespace=namespace)
+        return lambda: connect(queue, token=token, token_file=token_file, tls=tls, namespace=namespace)
     if not callable(queue):
         raise InvalidError(f"a worker needs a server's URL, a queue or a function that makes one, not {queue!r}")
     return queue
