@@ -184,8 +184,9 @@ class Receiving(Admin):
             Run(run.topic, run.group, run.lease, run.partition, run.offsets, through=True) for run in to_runs(message)
         ]
         tracing = active(self._tracing)
-        with UNTRACED if tracing is None else tracing.settling("ack_through", message):
-            await self._settle(runs, "ack")
+        if runs:
+            with UNTRACED if tracing is None else tracing.settling("ack_through", message):
+                await self._settle(runs, "ack")
 
     async def nack(self, messages: Receipts, error: str | None = None, delay: Duration | None = None) -> None:
         """These failed: they are delivered again after `delay` seconds, or as the topic's backoff says."""
