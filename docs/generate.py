@@ -137,9 +137,9 @@ retention_bytes = "1GiB"
 A setting comes from the first that has it: the request that makes the topic; the most specific template that matches; the
 defaults of the namespace; those of the server; [what is built in](topic-settings.md). Of several templates that match, one
 counts: one with a namespace before one without, then the one with more characters that are not wildcards. Templates are not for
-the topics of dead letters and of answers to requests. A topic that exists keeps its settings, and `ortoo topics show` tells
-those that differ from what is built in. `ORTOO_TOPIC_DEFAULTS_MAX_ATTEMPTS=5` and `--set topic_defaults.max_attempts=5` set a
-default of the server; `ortoo.open(..., topic_defaults={"max_attempts": 5})` does in a program.
+the topics of dead letters and of answers to requests. A topic that exists keeps its settings; creating it again is
+fine after its defaults have changed. `ortoo topics show` tells those that differ from what is built in.
+`ORTOO_TOPIC_DEFAULTS_MAX_ATTEMPTS=5` and `--set topic_defaults.max_attempts=5` set a default of the server; `ortoo.open(..., topic_defaults={"max_attempts": 5})` does in a program.
 
 ## Other variables
 
