@@ -259,7 +259,7 @@ LIMITS: dict[str, str] = {
     "SEARCHED_MAX": "messages that one search examines; `next` continues from there",
     "SEARCHED_BYTES_MAX": "the same, in bytes",
     "PIPELINES_MAX": "pipeline jobs whose reports a server keeps, in all namespaces",
-    "PIPELINES_PER_NAMESPACE_MAX": "the same, in one namespace; beyond it, the reporter with the most loses its longest silent ones",
+    "PIPELINES_PER_NAMESPACE_MAX": "the same, in one namespace; beyond it, the reporter with the most loses its stalest",
     "PIPELINE_REPORTS_PER_MINUTE": "reports per minute of the jobs of one namespace",
     "PIPELINE_RUNS_MAX": "earlier runs of a job that are kept, besides the newest",
     "PIPELINE_KEPT_MS": "how long a job is kept after its last report",
