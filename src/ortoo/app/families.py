@@ -77,7 +77,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_group_leased": "of these, in flight: delivered and not settled",
                 "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
                 "ortoo_group_lag_seconds": (
-                    "consumer lag: longest time that one of these has been due, since its publishing or its delay ended; 0 if none"
+                    "consumer lag: longest time that one of these is due, since publishing or the end of its delay; 0 if none"
                 ),
                 "ortoo_group_oldest_pending_seconds": "age of the oldest of these, due or not, since it was published",
                 "ortoo_group_dead": "messages of the group in the dead-letter topic",
