@@ -82,7 +82,7 @@ export async function callText(path: string[], options: Options = {}): Promise<s
   const body = options.text ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   if (body !== undefined) headers["content-type"] = "application/json";
   const step = path.find(isStep);
-  if (step !== undefined) throw new Problem(0, "invalid", `a browser cannot ask for something named “${step}”: use the command line`);
+  if (step !== undefined) throw new Problem(0, "invalid", `a browser cannot request something named “${step}”: use the command line`);
   let response: Response;
   try {
     response = await fetch(address(path, options.query), {

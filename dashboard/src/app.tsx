@@ -152,7 +152,7 @@ function Guarded({ view: View }: { view: () => JSX.Element }): JSX.Element {
   const [error, again] = useErrorBoundary() as [Error | undefined, () => void];
   if (error === undefined) return <View />;
   return (
-    <Empty title="This page could not be drawn">
+    <Empty title="This page could not be displayed">
       <p class="failure">{error.message}</p>
       <p>
         <button type="button" onClick={again}>

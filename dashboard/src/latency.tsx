@@ -6,7 +6,7 @@ import type { Latency } from "./types";
 
 export function told(what: string, latency: Latency): string {
   const { count, p50_ms, p95_ms, p99_ms } = latency;
-  return `${what}: half within ${millis(p50_ms)}, 95 % within ${millis(p95_ms)}, 99 % within ${millis(p99_ms)}; ${plural(count, "measurement")} of the last two minutes`;
+  return `${what}: p50 ${millis(p50_ms)}, p95 ${millis(p95_ms)}, p99 ${millis(p99_ms)}; ${plural(count, "measurement")} of the last two minutes`;
 }
 
 /** All three. */

@@ -113,7 +113,7 @@ export function Action({ scope = "write", kind = "plain", disabled = false, onCl
       setBusy(false);
     }
   };
-  const why = me.value === null ? "not known yet what your token may do" : `your token lacks the scope ${scope}`;
+  const why = me.value === null ? "your token's permissions are not known yet" : `your token lacks the scope ${scope}`;
   return (
     <button
       type="button"

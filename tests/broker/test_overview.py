@@ -507,7 +507,7 @@ async def test_a_job_that_failed_or_fell_silent_needs_somebody_who_may_know_of_i
         await here.second()
         [failed] = await needed(here, "pipeline")
         assert (failed.severity, failed.namespace, failed.key) == ("error", "default", "nightly")
-        assert "no disk. Run it again" in failed.text
+        assert "no disk. Fix the cause and run it again" in failed.text
         await seconds(here, 70)
         _, stalled = await needed(here, "pipeline")
         assert (stalled.severity, stalled.namespace, stalled.key) == ("warning", "shop", "live")

@@ -88,7 +88,7 @@ async def test_a_message_is_published_and_tailed(page: Page, site: Site) -> None
     from playwright.async_api import expect
 
     await page.goto(f"{site.url}#/topic/default/fresh/tail")
-    await expect(page.get_by_text("This topic is not there")).to_be_visible()
+    await expect(page.get_by_text("Topic not found")).to_be_visible()
     await page.goto(f"{site.url}#/publish?topic=fresh")
     await page.get_by_label("value", exact=True).fill('{"total": 1.0}')
     await expect(page.get_by_label("curl", exact=True)).to_contain_text('"value":{"total": 1.0}')
@@ -190,7 +190,7 @@ async def test_a_large_value_is_loaded_when_somebody_asks(page: Page, site: Site
     assert len(await (await listed.value).body()) < 3_000
     await page.goto(f"{site.url}#/message/{sent.id}")
     await expect(page.get_by_text("These are the first 64.0 KiB of 293 KiB")).to_be_visible()
-    await page.get_by_role("button", name="Load all of it").click()
+    await page.get_by_role("button", name="Load all").click()
     await page.get_by_role("button", name="more characters").click()
     await expect(page.get_by_label("JSON", exact=True)).to_contain_text("at last")
 

@@ -30,7 +30,7 @@ PAGES = {
     "dead": ("dead", "SMTP"),
     "delayed": ("delayed", "messages delayed"),
     "publish": ("publish?topic=orders", "queue.publish"),
-    "consumers": ("consumers?namespace=default&topic=payments", "Keys that others wait behind"),
+    "consumers": ("consumers?namespace=default&topic=payments", "Keys that block others"),
     "history": ("history", "No history yet"),
     "pipelines": ("pipelines", "no space left"),
     "settings": ("settings", "Namespaces"),

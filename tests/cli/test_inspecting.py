@@ -21,7 +21,7 @@ def test_a_waiting_message_is_explained(place: Place) -> None:
     found = place.ok("explain", message["id"], "--group", "g", "--json").json
     assert (found["reason"], found["state"], found["consumers"]) == ("no_consumer", "ready", 0)
     shown = place.ok("explain", message["id"], "--group", "g")
-    assert shown.lines[0].startswith("● no_consumer: It is ready, but nobody consumes group 'g'")
+    assert shown.lines[0].startswith("● no_consumer: It is ready, but group 'g' has no consumers")
     assert place("explain", message["id"], "--group", "nobody").code == 3
 
 

@@ -68,12 +68,12 @@ async def test_a_ready_message_of_a_paused_group_tells_until_when_and_why(queue:
     await clock.advance(60)
     found = await why(queue, second.id)
     assert (found.state, found.reason, found.since, found.until) == ("ready", "paused", began, began + 3_600)
-    assert "(the bank is down), and goes on in 59 minutes" in found.text
+    assert "(the bank is down), and resumes in 59 minutes" in found.text
     assert leased.id == first.id
     await queue.pause_group("orders", "g")
     found = await why(queue, second.id)
     assert (found.reason, found.until) == ("paused", None)
-    assert "until somebody resumes it; to end that now, use `ortoo groups resume orders g`" in found.text
+    assert "until it is resumed; to end that now, use `ortoo groups resume orders g`" in found.text
     await queue.resume_group("orders", "g")
     assert (await why(queue, second.id)).reason != "paused"
 

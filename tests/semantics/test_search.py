@@ -162,7 +162,7 @@ async def test_a_continuation_is_of_one_topic_and_one_order(queue: Queue) -> Non
             await queue.search("orders", next=bad)
     await queue.delete_topic("orders")
     await publish(queue, "orders", b"1", b"2", b"3")
-    with pytest.raises(InvalidError, match="made again"):
+    with pytest.raises(InvalidError, match="recreated"):
         await queue.search("orders", next=place)
 
 

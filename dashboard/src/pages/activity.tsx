@@ -17,7 +17,7 @@ const KINDS: Partial<Record<string, [glyph: string, kind: string, words: string]
   delivered: [GLYPHS.leased, "leased", "delivered"],
   completed: [GLYPHS.done, "done", "acknowledged"],
   failed: [GLYPHS.delayed, "delayed", "failed"],
-  dead_lettered: [GLYPHS.dead, "dead", "given up"],
+  dead_lettered: [GLYPHS.dead, "dead", "dead-lettered"],
   topic_created: ["+", "done", "topic created"],
   topic_deleted: ["−", "dead", "topic deleted"],
 };
@@ -29,7 +29,7 @@ export function Activity(): JSX.Element {
     <section aria-labelledby="activity" class="activity">
       <h2 id="activity">Activity</h2>
       <Failure error={found.error} />
-      {found.data && events.length === 0 && <p class="calm">Nothing happened in the last minutes.</p>}
+      {found.data && events.length === 0 && <p class="calm">Nothing has happened in the last minutes.</p>}
       <ul class="feed">
         {events.map((event) => (
           <Event key={JSON.stringify([event.timestamp, event.kind, event.namespace, event.topic])} event={event} />

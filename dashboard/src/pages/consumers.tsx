@@ -21,8 +21,8 @@ export function ConsumersPage(): JSX.Element {
 
 function Nobody(): JSX.Element {
   return (
-    <Empty title="Nobody reads yet">
-      <p>A group comes into being with its first lease, and is shown here with its consumers.</p>
+    <Empty title="No groups yet">
+      <p>A group is created by its first lease, and is shown here with its consumers.</p>
     </Empty>
   );
 }
@@ -65,7 +65,7 @@ function Group({ namespace, topic, group }: { namespace: string; topic: string; 
         {consumers.data && <Consumers rows={consumers.data.consumers} />}
       </section>
       <section aria-labelledby="locks">
-        <h2 id="locks">Keys that others wait behind</h2>
+        <h2 id="locks">Keys that block others</h2>
         <Failure error={locks.error} />
         {locks.data && <Locks rows={locks.data.locks} total={locks.data.total} />}
       </section>
@@ -79,7 +79,7 @@ function Group({ namespace, topic, group }: { namespace: string; topic: string; 
 }
 
 function Consumers({ rows }: { rows: ConsumerRow[] }): JSX.Element {
-  if (rows.length === 0) return <p class="calm">Nobody is connected to this group now.</p>;
+  if (rows.length === 0) return <p class="calm">This group has no consumers now.</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="All consumers">
       <table>
@@ -121,7 +121,7 @@ function Consumers({ rows }: { rows: ConsumerRow[] }): JSX.Element {
 const STATE_OF: Record<string, State> = { leased: "leased", retrying: "delayed", delayed: "delayed" };
 
 function Locks({ rows, total }: { rows: LockRow[]; total: number }): JSX.Element {
-  if (rows.length === 0) return <p class="calm">No key holds others up.</p>;
+  if (rows.length === 0) return <p class="calm">No key blocks others.</p>;
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Key locks">
       <table>

@@ -29,8 +29,8 @@ function NoDead(): JSX.Element {
   return (
     <Empty title="No dead letters">
       <p>
-        A message that fails as often as <code>max_attempts</code> allows, or that is rejected, is kept here with its error until
-        somebody redrives or deletes it.
+        A message that has failed <code>max_attempts</code> times, or was rejected, is kept here with its error until it is redriven or
+        deleted.
       </p>
     </Empty>
   );
@@ -50,7 +50,7 @@ export function DeadTab({ namespace, topic }: { namespace: string; topic: string
       <Failure error={found.error} />
       <Loading isLoading={found.isLoading} />
       {kinds?.errors.length === 0 && <NoDead />}
-      {kinds && !kinds.complete && <p class="quiet">the {plural(kinds.scanned, "oldest dead letter")} were looked at; there are more</p>}
+      {kinds && !kinds.complete && <p class="quiet">only the {plural(kinds.scanned, "oldest dead letter")} were examined; there are more</p>}
       {kinds && kinds.errors.length > 0 && <All namespace={namespace} topic={topic} group={group} kinds={kinds} reload={found.reload} />}
       <ul class="kinds">
         {kinds?.errors.map((kind) => (
@@ -106,7 +106,7 @@ function doing({ namespace, topic, group, error }: Which, { most, isMore }: HowM
       await act("redrive", (messages) => `${plural(messages, "message")} will be delivered again`);
   };
   const remove = async (): Promise<void> => {
-    const told = `${which} will be gone for good.`;
+    const told = `${which} will be deleted permanently.`;
     if (await ask({ title: `Delete ${what}?`, told, verb: `Delete ${many}`, same: same("delete", "delete_dead_letters") }))
       await act("delete", (messages) => `${plural(messages, "dead letter")} deleted`);
   };

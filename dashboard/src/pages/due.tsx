@@ -58,16 +58,16 @@ export function DueList(props: Props): JSX.Element {
       <Failure error={found.error} />
       <Loading isLoading={found.isLoading} />
       {!found.isLoading && !found.error && found.data === null && (
-        <Empty title="Nobody reads this topic yet">
+        <Empty title="This topic has no groups yet">
           <p>
-            When each message is due is told once a group reads the topic.{" "}
+            Due times of messages are shown once a group reads the topic.{" "}
             <a href={href(["topic", namespace, topic, "messages"])}>All its messages</a>
           </p>
         </Empty>
       )}
       {found.data && found.data.messages.length > 0 && <MessageTable messages={found.data.messages} />}
       {found.data && found.data.messages.length === 0 && (
-        <Empty title={`None among the ${plural(found.data.scanned ?? 0, "message")} looked at`} />
+        <Empty title={`None among the ${plural(found.data.scanned ?? 0, "message")} examined`} />
       )}
       {found.data && <Foot page={found.data} pages={pages} setPages={setPages} />}
     </section>

@@ -38,7 +38,7 @@ export function flowLines(series: Series): Line[] {
   ];
 }
 
-const COUNTED = { published: "published", delivered: "delivered", acked: "acknowledged", failed: "failed", dead_lettered: "given up" } as const;
+const COUNTED = { published: "published", delivered: "delivered", acked: "acknowledged", failed: "failed", dead_lettered: "dead-lettered" } as const;
 
 /** What was counted in a stretch, as far as the series has it. */
 export function within(series: Series, stretch: Stretch): Record<string, number> {

@@ -15,7 +15,7 @@ import type { TabProps } from "./topic";
 export function GroupsTab({ topic, reload }: TabProps): JSX.Element {
   if (topic.groups.length === 0)
     return (
-      <Empty title="Nobody reads this topic yet. A group comes into being with its first lease:">
+      <Empty title="This topic has no groups yet. A group is created by its first lease:">
         <Elsewhere
           curl={curl("POST", ["topics", topic.name, "groups", "billing", "lease"], { namespace: topic.namespace }, '{"max_messages": 10}')}
           python={python(`print(queue.lease(${text(topic.name)}, group="billing"))`, topic.namespace)}
@@ -89,13 +89,13 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
     const found = await call<SeekPreview>([...path, "seek"], { query, body: { to, dry_run: true } });
     const [title, told, verb] =
       to === "start"
-        ? [`Deliver everything again to ${group.name}?`, `${plural(found.messages, "message")} will be delivered to it, from the oldest on.`, `Replay ${count(found.messages)}`]
+        ? [`Deliver everything again to ${group.name}?`, `${plural(found.messages, "message")} will be delivered to it, oldest first.`, `Replay ${count(found.messages)}`]
         : [`Skip everything for ${group.name}?`, `${plural(found.skipped, "message")} that it has not settled will never be delivered to it.`, `Skip ${count(found.skipped)}`];
     const seek = does("seek", { to }, `queue.seek(${names}, ${text(to)})`);
     if (await ask({ title, told, verb, isDangerous: to === "end", same: seek.same })) await act(seek, `${group.name} was moved to the ${to}`);
   };
   const remove = async (): Promise<void> => {
-    const told = `Its place in ${topic} and ${plural(group.backlog, "message")} of backlog are forgotten. The messages stay for other groups.`;
+    const told = `Its position in ${topic} and its backlog of ${plural(group.backlog, "message")} will be lost. The messages stay available to other groups.`;
     const same = <Elsewhere curl={curl("DELETE", path, query)} python={python(`queue.delete_group(${names})`, namespace)} />;
     if (!(await ask({ title: `Delete the group ${group.name}?`, told, verb: "Delete the group", same }))) return;
     await call(path, { method: "DELETE", query });
@@ -105,7 +105,7 @@ function Row({ namespace, topic, group, reload }: RowProps): JSX.Element {
   const pause = async (): Promise<void> => {
     const reason = "from the dashboard";
     const paused = does("pause", { reason }, `queue.pause_group(${names}, reason=${text(reason)})`);
-    const told = "Nothing is delivered to it until it is resumed. What its consumers hold now can still be settled.";
+    const told = "Nothing is delivered to it until it is resumed. Messages that are leased now can still be settled.";
     if (await ask({ title: `Pause ${group.name}?`, told, verb: "Pause", isDangerous: false, same: paused.same })) await act(paused, `${group.name} is paused`);
   };
   const resumed = does("resume", {}, `queue.resume_group(${names})`);

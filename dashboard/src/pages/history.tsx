@@ -33,7 +33,7 @@ export function HistoryPage(): JSX.Element {
       {isMissing && (
         <Empty title="No history yet">
           <p>{report.error?.message}</p>
-          <p>The archive keeps messages and what happened to them as Parquet files; the analytics tell hours and weeks of it:</p>
+          <p>The archive keeps messages and what happened to them as Parquet files; the analytics summarize them by hour, over any period:</p>
           <Snippet label="commands" text={COMMANDS} />
         </Empty>
       )}

@@ -40,7 +40,7 @@ export function LoginPage(): JSX.Element {
           Enter
         </button>
         <p class="quiet">
-          It is kept for this tab only, until the tab is closed. <code>ortoo token create</code> makes one.
+          It is kept only in this tab, until you close it. Create one with <code>ortoo token create</code>.
         </p>
       </form>
     </main>

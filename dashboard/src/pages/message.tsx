@@ -160,7 +160,7 @@ function Redrive({ letter, reload }: { letter: MessageView; reload: () => void }
     const told = `${origin} of ${topic} will be delivered again to ${group}.`;
     if (!(await ask({ title: "Redrive this dead letter?", told, verb: "Redrive 1", isDangerous: false, same }))) return;
     const { messages } = await call<{ messages: number }>(["topics", topic, "dlq", "redrive"], { query: { namespace }, body });
-    if (messages === 0) toast("it could not be redriven: what it says of its origin is not so, or the queue refuses it", true);
+    if (messages === 0) toast("it could not be redriven: its headers do not name a valid origin, or the queue refused it", true);
     else {
       toast(`${origin} will be delivered again`);
       go(["message", origin]);
@@ -199,7 +199,7 @@ function Actions({ shown, reload }: { shown: Shown; reload: () => void }): JSX.E
   };
   const remove = async (): Promise<void> => {
     const same = <Elsewhere curl={curl("DELETE", ["messages", id])} python={python(`queue.delete_message(${text(id)})`)} />;
-    const told = `1 message of ${topic} will be gone for every group.`;
+    const told = `1 message of ${topic} will be deleted for every group.`;
     if (!(await ask({ title: `Delete ${id}?`, told, verb: "Delete 1 message", same }))) return;
     await call(["messages", id], { method: "DELETE" });
     toast(`${id} was deleted`);
@@ -237,9 +237,9 @@ function Value({ shown }: { shown: Shown }): JSX.Element {
         <p class="row">
           <span class="quiet">
             These are the first {bytes(Math.min(AT_FIRST, size))} of {bytes(size)}.
-            {size > AT_MOST && " That is too much for a browser: use curl or Python."}
+            {size > AT_MOST && " That is too large for a browser: use curl or Python."}
           </span>
-          {size <= AT_MOST && <Action scope="read" onClick={loadAll}>Load all of it</Action>}
+          {size <= AT_MOST && <Action scope="read" onClick={loadAll}>Load all</Action>}
         </p>
       )}
     </>

@@ -99,7 +99,7 @@ export function Foot(props: { page: MessagePage; pages: string[]; setPages: (pag
   return (
     <p class="row foot">
       {page.complete === false && page.scanned !== undefined && (
-        <span class="quiet">looked at {plural(page.scanned, "message")} so far</span>
+        <span class="quiet">examined {plural(page.scanned, "message")} so far</span>
       )}
       {pages.length > 0 && (
         <button type="button" onClick={() => setPages(pages.slice(0, -1))}>

@@ -133,7 +133,7 @@ function Needs({ needs }: { needs: Need[] }): JSX.Element {
     <section aria-labelledby="needs" class="needs-frame">
       <h2 id="needs">Needs you</h2>
       {needs.length === 0 ? (
-        <p class="calm">Nothing. Consumers keep up, and nothing is stuck.</p>
+        <p class="calm">Nothing: consumers keep up, and nothing is stuck.</p>
       ) : (
         <ul class="needs">
           {shown.map((need) => (

@@ -36,7 +36,7 @@ export function PipelinesPage(): JSX.Element {
 function NoJobs(): JSX.Element {
   return (
     <Empty title="No job has reported yet">
-      <p>Jobs that archive, analyze or transform tell here how they do, while they run and after they have ended:</p>
+      <p>Jobs that archive, analyze or transform topics report here, while they run and when they end:</p>
       <Snippet label="commands" text={COMMANDS} />
     </Empty>
   );
@@ -80,7 +80,7 @@ function Jobs({ jobs, reload }: { jobs: Pipeline[]; reload: () => void }): JSX.E
 function Job({ job, reload }: { job: Pipeline; reload: () => void }): JSX.Element {
   const { namespace, reporter } = job;
   const forget = async (): Promise<void> => {
-    const told = `${plural(job.recent.length + 1, "run")} of it will no longer be shown. What it has written stays, and it appears again when it reports.`;
+    const told = `Its ${plural(job.recent.length + 1, "run")} will no longer be shown. Its output stays, and the job reappears when it reports again.`;
     const same = curl("DELETE", ["pipelines", job.job], { namespace, reporter });
     const asked = { title: `Forget the job ${job.job}?`, told, verb: "Forget 1 job", same: <Snippet label="curl" text={same} /> };
     if (!(await ask(asked))) return;
@@ -107,9 +107,9 @@ function Job({ job, reload }: { job: Pipeline; reload: () => void }): JSX.Elemen
         {job.writes !== null && <span>writes {job.writes}</span>}
         {job.host !== null && <span>on {job.host}</span>}
         <span>
-          began <Time at={job.began} />, {job.ended === null ? "for" : "took"} {span(job.seconds)}
+          started <Time at={job.began} />, {job.ended === null ? "for" : "took"} {span(job.seconds)}
         </span>
-        <span title={new Date(job.reported * 1000).toISOString()}>heard of {ago(job.reported)}</span>
+        <span title={new Date(job.reported * 1000).toISOString()}>reported {ago(job.reported)}</span>
       </p>
       <dl class="totals job-figures">
         <Figure label="lag" text={job.lag === null ? "–" : count(job.lag)} />

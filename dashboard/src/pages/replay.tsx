@@ -102,7 +102,7 @@ function Again(props: {
     if (found === null) return;
     const what = plural(found.messages, "message");
     const told = `${what} published from ${moment(body.time)} to ${moment(body.to_time)} will be delivered again to the group ${group} of ${topic}.${
-      found.leased > 0 ? ` ${plural(found.leased, "message")} being worked on will be delivered once more.` : ""
+      found.leased > 0 ? ` ${plural(found.leased, "message")} in flight will be delivered again.` : ""
     }`;
     if (!(await ask({ title: `Replay ${what} for ${group}?`, told, verb: `Replay ${count(found.messages)}`, isDangerous: false, same }))) return;
     await call(path, { query: { namespace }, body });

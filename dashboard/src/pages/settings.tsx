@@ -43,7 +43,7 @@ export function SettingsPage(): JSX.Element {
             running since <Time at={me.value.server.started} />
           </span>
           <span>store {me.value.server.store}</span>
-          <span>you are {me.value.principal ?? "nobody in particular"}</span>
+          <span>you are {me.value.principal ?? "anonymous"}</span>
           <span>you may {me.value.scopes.join(", ") || "nothing"}</span>
           {me.value.namespaces && <span>in {me.value.namespaces.join(", ")}</span>}
           {me.value.expires !== null && (
@@ -81,7 +81,7 @@ export function SettingsPage(): JSX.Element {
         </table>
       </div>
       <h2>Server</h2>
-      {!isAdmin && <p class="quiet">Its settings are for a token with the scope admin.</p>}
+      {!isAdmin && <p class="quiet">Settings are shown only for a token with the scope admin.</p>}
       <Failure error={settings.error} />
       <Loading isLoading={isAdmin && settings.isLoading} />
       {settings.data && (

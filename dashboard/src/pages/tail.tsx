@@ -98,7 +98,7 @@ export function TailTab({ topic }: TabProps): JSX.Element {
       {error && <p class="failure">{error}</p>}
       {shown.messages.length === 0 && !error ? (
         <Empty title="Waiting for the next message …">
-          <p>What is published from now on appears here.</p>
+          <p>New messages appear here as they are published.</p>
         </Empty>
       ) : (
         <MessageTable messages={shown.messages} />

@@ -45,14 +45,14 @@ export function SettingsTab({ topic, reload }: TabProps): JSX.Element {
         python={python(`queue.purge(${text(topic.name)})`, topic.namespace)}
       />
     );
-    const told = `All that is in it then will be deleted, for every group: ${plural(topic.messages, "message")} as of now.`;
+    const told = `All its messages will be deleted, for every group: currently ${plural(topic.messages, "message")}.`;
     if (!(await ask({ title: `Empty ${topic.name}?`, told, verb: "Delete all messages", same }))) return;
     const { messages } = await call<{ messages: number }>(["topics", topic.name, "purge"], { method: "POST", query: meant });
     toast(`${plural(messages, "message")} deleted`);
     reload();
   };
   const remove = async (): Promise<void> => {
-    const told = `All that is in it then will be deleted with it: ${plural(topic.messages, "message")} and ${plural(topic.groups.length, "group")} as of now.`;
+    const told = `All its messages and groups will be deleted, too: currently ${plural(topic.messages, "message")} and ${plural(topic.groups.length, "group")}.`;
     const same = (
       <Elsewhere
         curl={curl("DELETE", ["topics", topic.name], query)}

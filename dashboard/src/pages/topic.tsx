@@ -44,9 +44,9 @@ export function TopicPage(): JSX.Element {
       <Loading isLoading={topic.isLoading} />
       {topic.data && <Body topic={topic.data} loaded={topic} current={current} />}
       {topic.error instanceof Problem && [403, 404].includes(topic.error.status) && !topic.data && (
-        <Empty title="This topic is not there">
+        <Empty title="Topic not found">
           <p>
-            It may have been deleted, or your token may not see it. <a href={href(["topics"])}>All topics</a>
+            It may have been deleted, or your token does not allow you to see it. <a href={href(["topics"])}>All topics</a>
           </p>
         </Empty>
       )}

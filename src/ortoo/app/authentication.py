@@ -25,7 +25,7 @@ def make_authenticator(settings: Settings) -> Authenticator:
     """Reads the files that it needs; ConfigError names the setting or the file that is wrong. `start` it before it is asked."""
     if settings.token is not None and _JWT.fullmatch(settings.token):
         raise ConfigError(
-            "the setting token is a JWT, which is for clients: whoever had it could do everything here; unset ORTOO_TOKEN for "
+            "the setting token is a JWT, which is for clients: anyone who has it could do everything here; unset ORTOO_TOKEN for "
             "the server"
         )
     auth = settings.auth

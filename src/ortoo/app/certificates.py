@@ -175,7 +175,7 @@ def _check(path: Path) -> float:
 
 
 def _no_password() -> str:
-    raise ValueError("the key is encrypted, and nobody is there to be asked; decrypt it with `openssl pkey`")
+    raise ValueError("the key is encrypted, and nobody can be asked for its passphrase; decrypt it with `openssl pkey`")
 
 
 def _reason(error: Exception) -> str:

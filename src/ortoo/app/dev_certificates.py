@@ -45,10 +45,10 @@ class Authority:
             key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
         except (OSError, ValueError, TypeError) as error:
             raise ConfigError(
-                f"the CA {pair.certificate} with {pair.key} cannot be used: {error}; make all anew with --force"
+                f"the CA {pair.certificate} with {pair.key} cannot be used: {error}; replace all with --force"
             ) from None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != self.certificate.public_key():
-            raise ConfigError(f"{pair.key} is not the key of {pair.certificate}; make all anew with --force")
+            raise ConfigError(f"{pair.key} is not the key of {pair.certificate}; replace all with --force")
         self.key = key
 
 

@@ -56,7 +56,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_messages_retried_total": "failed deliveries that are retried: nacks and expired leases",
                 "ortoo_messages_released_total": "deliveries returned, not counted as attempts: released, revoked, consumer left",
                 "ortoo_messages_skipped_total": "messages that retention removed before a group had settled them",
-                "ortoo_messages_superseded_total": "messages that a later one of their key superseded",
+                "ortoo_messages_superseded_total": "messages superseded by a later one with the same key",
             },
         ),
         *_counters(
@@ -77,7 +77,7 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_group_leased": "of these, in flight: delivered and not settled",
                 "ortoo_group_blocked": "of these, blocked by an unsettled message with the same key or partition",
                 "ortoo_group_lag_seconds": (
-                    "consumer lag: the longest that one of these has been due (published, or its delay over); 0 if none is"
+                    "consumer lag: longest time that one of these is due, since publishing or the end of its delay; 0 if none"
                 ),
                 "ortoo_group_oldest_pending_seconds": "age of the oldest of these, due or not, since it was published",
                 "ortoo_group_dead": "messages of the group in the dead-letter topic",
@@ -111,19 +111,20 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             ("namespace", "quota"),
             {
-                "ortoo_namespace_used": "what a namespace uses of a quota; of a rate, in the last minute",
+                "ortoo_namespace_used": "usage of a quota; for a rate, in the last minute",
                 "ortoo_namespace_limit": "the quota",
             },
         ),
         *_counters(
-            ("namespace", "quota"), {"ortoo_namespace_refusals_total": "requests and connections beyond a quota"}
+            ("namespace", "quota"),
+            {"ortoo_namespace_refusals_total": "requests and connections refused because of a quota"},
         ),
     ],
     "MQTT": [
         *_gauges(
             (),
             {
-                "ortoo_mqtt_sessions": "sessions of clients that are connected, and those that are kept",
+                "ortoo_mqtt_sessions": "sessions: of connected clients, and persistent ones",
                 "ortoo_mqtt_subscriptions": "subscriptions to ordinary topics",
                 "ortoo_mqtt_retained": "retained messages",
             },
@@ -133,7 +134,7 @@ SECTIONS: dict[str, list[Family]] = {
             {
                 "ortoo_mqtt_received_total": "messages that clients published",
                 "ortoo_mqtt_sent_total": "messages sent to clients",
-                "ortoo_mqtt_dropped_total": "messages that a client did not get: too many waited for it, or too large for it",
+                "ortoo_mqtt_dropped_total": "messages not sent to a client: its queue was full, or they were too large",
             },
         ),
     ],
@@ -179,9 +180,9 @@ SECTIONS: dict[str, list[Family]] = {
                 "ortoo_event_loop_longest_turn_seconds": (
                     "longest time the event loop was busy with one task in the last minute: a stall minus the machine's share"
                 ),
-                "ortoo_sampler_seconds": "processor time of the last sample of all topics",
-                "ortoo_sampler_longest_turn_seconds": "longest time it took without a break",
-                "ortoo_overview_seconds": "processor time of the last overview, which all viewers share; 0 until somebody looks",
+                "ortoo_sampler_seconds": "CPU time of the last sample of all topics",
+                "ortoo_sampler_longest_turn_seconds": "longest time that this sample blocked the event loop",
+                "ortoo_overview_seconds": "CPU time of the last overview, shared by all viewers; 0 until there is one",
             },
         ),
         *_counters((), {"ortoo_recoveries_total": "recoveries after a store failure"}),
@@ -213,7 +214,7 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             ("shard",),
             {
-                "ortoo_shard_healthy": "1 if commits go to the shard's database, 0 while it is away",
+                "ortoo_shard_healthy": "1 if commits go to the shard's database, 0 while it is unreachable",
                 "ortoo_spilled_commits": "commits that wait in the spill for the shard's database",
                 "ortoo_spilled_bytes": "size of the spill",
             },
@@ -222,7 +223,7 @@ SECTIONS: dict[str, list[Family]] = {
         *_gauges(
             ("shard",),
             {
-                "ortoo_buffer_on": "1 if the shard's commits are confirmed from its buffer, 0 while they are not; only with one",
+                "ortoo_buffer_on": "1 while the shard's commits are confirmed from its buffer, else 0; only with a buffer",
                 "ortoo_buffer_commits": "commits in the buffer that the shard's database does not have yet",
                 "ortoo_buffer_bytes": "size of these",
             },
@@ -231,22 +232,22 @@ SECTIONS: dict[str, list[Family]] = {
             ("shard",),
             {
                 "ortoo_buffer_drained_total": "commits drained from the buffer to the shard's database",
-                "ortoo_buffer_failures_total": "how often the buffer went away, or had lost something",
+                "ortoo_buffer_failures_total": "how often the buffer became unreachable, or lost data",
             },
         ),
     ],
     "Redis": [
-        *_gauges((), {"ortoo_redis_up": "1 if the Redis that servers share answers; nothing here without one"}),
+        *_gauges((), {"ortoo_redis_up": "1 if Redis answers; these metrics exist only with Redis"}),
         *_counters(
             (),
             {
-                "ortoo_redis_calls_total": "scripts that it ran",
-                "ortoo_redis_failures_total": "how often it went away",
+                "ortoo_redis_calls_total": "scripts run by Redis",
+                "ortoo_redis_failures_total": "how often Redis became unreachable",
             },
         ),
         *_counters(
             ("use",),
-            {"ortoo_redis_fallbacks_total": "what was done without it: reports of a quota, publishes with a dedup id"},
+            {"ortoo_redis_fallbacks_total": "operations done without Redis: quota reports, publishes with a dedup id"},
         ),
     ],
     "Webhooks": [

@@ -120,7 +120,7 @@ def _rebuild(path: Path, draft: Path, ring: KeyRing) -> Repair:
             continue
         _refuse_stranger(ring)
         if problem:
-            repair.complaints.append(f"the state disagrees with what is left, so groups begin anew ({problem})")
+            repair.complaints.append(f"the state disagrees with what is left, so groups start over ({problem})")
         return repair
     raise CorruptionError(f"{path} could not be repaired, and is as it was ({problem}); restore a backup")
 

@@ -64,7 +64,7 @@ def _parse(data: bytes) -> list[SigningKey]:
         keys = msgspec.json.decode(data, type=_Document).keys
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise ConfigError(
-            "it is not what `ortoo token create` writes; restore it, or remove it to begin anew"
+            "it is not what `ortoo token create` writes; restore it, or remove it to start over"
         ) from None
     if not keys or len(keys) > SIGNING_KEYS_MAX:
         raise ConfigError(f"it must have 1 to {SIGNING_KEYS_MAX} keys, and has {len(keys)}")
@@ -79,7 +79,7 @@ def _secret(key: SigningKey) -> bytes:
     except ValueError:
         found = b""
     if len(found) < SECRET_BYTES_MIN:
-        raise ConfigError(f"its key {key.kid!r} is damaged; restore it, or remove the file to begin anew")
+        raise ConfigError(f"its key {key.kid!r} is damaged; restore it, or remove the file to start over")
     return found
 
 

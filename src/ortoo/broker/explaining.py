@@ -182,7 +182,7 @@ class _Explaining:
             return self._paused(group.paused)
         if not members.alive_until:
             command = f"ortoo consume {self._topic.name.name} --group {group.name}"
-            text = f"It is ready, but nobody consumes group {group.name!r}: start a consumer, such as `{command}`."
+            text = f"It is ready, but group {group.name!r} has no consumers: start one, such as `{command}`."
             return self._say("no_consumer", text, since=self._published)
         if index in members.moving:
             text = "Its partition is moving to another consumer, and pauses until what was leased of it is settled."
@@ -196,7 +196,7 @@ class _Explaining:
         return self._say("ready", text, since=self._published)
 
     def _paused(self, pause: Pause) -> Explanation:
-        when = "until somebody resumes it" if pause.until is None else f"and goes on {self._left(pause.until)}"
+        when = "until it is resumed" if pause.until is None else f"and resumes {self._left(pause.until)}"
         why = "" if pause.reason is None else f" ({pause.reason})"
         command = f"ortoo groups resume {self._topic.name.name} {self._group.name}"
         text = f"It is ready, but group {self._group.name!r} is paused{why}, {when}; to end that now, use `{command}`."

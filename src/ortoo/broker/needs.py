@@ -57,9 +57,9 @@ _ORDER: tuple[NeedKind, ...] = (
 )
 
 _BROKEN: dict[RunState, str] = {
-    "failed": "failed: {error}. Run it again once that is mended, or forget it",
-    "stalled": "has not said anything for a minute: look whether it hangs, or its machine",
-    "gone": "has not said anything for an hour, nor how it ended: start it again, or forget it",
+    "failed": "failed: {error}. Fix the cause and run it again, or forget it",
+    "stalled": "has not reported for a minute: check whether it, or its machine, hangs",
+    "gone": "has not reported for an hour, nor that it ended: start it again, or forget it",
 }
 
 _Known = tuple[NeedKind, TopicName | None, str | None, str | None]
@@ -132,7 +132,7 @@ class NeedsFinder:
         written = sum(total.read(newest - 59, 60)[_BYTES])
         if room >= ROOM_BYTES and room * 60 >= written * FULL_WITHIN_SECONDS:
             return []
-        text = f"The disk has room for {room >> 20} MiB more: make room, or shorten the retention of large topics."
+        text = f"The disk has {room >> 20} MiB left: free space, or shorten the retention of large topics."
         return [_of_server("disk", text, is_error=False)]
 
     async def _dead_letters(self, board: Board, turns: Turns) -> list[Found]:
@@ -149,7 +149,7 @@ class NeedsFinder:
             for row in rows:
                 new += self._recent(row, _DEAD)
                 await turns.worked(_RECENT_UNITS)
-            more = f", {new} of them of the last minute" if new else ""
+            more = f", {new} of them from the last minute" if new else ""
             text = f"{_count(count, 'dead letter')} of {str(topic)!r}{more}: read why they failed, then redrive or delete them."
             need = _need("dead_letters", topic, text, count=count, is_error=new > 0)
             found.append(Found(need, (topic, dlq)))
@@ -180,8 +180,8 @@ class NeedsFinder:
                 await turns.worked(1)
             if oldest is not None and self._broker.now() - oldest > ARCHIVE_MS:
                 text = (
-                    f"{str(name)!r} keeps messages until they are archived, and nothing was for more than a day: run "
-                    "`ortoo pipeline archive`, and look why it did not."
+                    f"{str(name)!r} keeps messages until they are archived, but none was archived for more than a day: run "
+                    "`ortoo pipeline archive`, and find out why it did not run."
                 )
                 found.append(_of(_need("archive", name, text, since=oldest / 1000, is_error=True), name))
         return found
@@ -229,7 +229,7 @@ class NeedsFinder:
             return None
         text = (
             f"Consumer {late[0].consumer!r} of group {group.name!r} of {str(topic.name)!r} has settled nothing of "
-            f"{_count(len(late), 'lease')} that soon run out: look whether it hangs, or give it a longer lease."
+            f"{_count(len(late), 'lease')} that soon expire: check whether it hangs, or give it a longer lease."
         )
         since = min(lease.at for lease in late) / 1000
         return _need("stalled_consumer", topic.name, text, group=group.name, count=len(late), since=since)
@@ -243,7 +243,7 @@ class NeedsFinder:
             return None
         text = (
             f"{_count(backlog, 'message')} of {str(topic.name)!r} and no consumer in group {group.name!r}: start one, or delete "
-            "the group if nobody needs it."
+            "the group if it is not needed."
         )
         since = self._broker.now() / 1000 - waited
         return _need("stalled_consumer", topic.name, text, group=group.name, count=backlog, since=since)
@@ -254,7 +254,7 @@ class NeedsFinder:
         why = "" if pause.reason is None else f" ({pause.reason})"
         text = (
             f"Group {group.name!r} of {str(topic.name)!r} has been paused for more than a day{why}, and gets nothing: resume it "
-            "if that is over."
+            "if that is no longer needed."
         )
         return _need("paused", topic.name, text, group=group.name, since=pause.since / 1000)
 

@@ -114,9 +114,9 @@ class Searcher:
 
     def _resume(self, topic: Topic, place: Continuation) -> list[Mark]:
         if place.topic != topic.id:
-            raise InvalidError("the topic was deleted and made again; begin anew")
+            raise InvalidError("the topic was deleted and recreated; start the search again")
         if place.is_newest != self._query.is_newest:
-            raise InvalidError("`next` goes on in the order that it came from; begin anew for another")
+            raise InvalidError("`next` continues in the order it came from; start again for another order")
         partitions = [mark.partition for mark in place.marks]
         if len(set(partitions)) < len(partitions) or not all(
             0 <= index < len(topic.partitions) for index in partitions
@@ -167,7 +167,7 @@ class Searcher:
             wanted, track.start = left_of(log, track.start, count, track.end)
         columns = await self._broker.store.read(topic.id, track.partition, wanted)
         if self._broker.state.topics.get(topic.id) is not topic:
-            raise InvalidError("the topic was deleted, or the queue opened again; begin anew")
+            raise InvalidError("the topic was deleted, or the queue reopened; start again")
         if log.deleted:  # perhaps meanwhile
             columns = filter_columns(columns, log.deleted)
         track.sizes = list(message_sizes(columns.values, columns.keys, columns.headers))

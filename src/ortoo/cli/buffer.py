@@ -40,9 +40,10 @@ def show_buffer(url: Url, json: Json = False) -> None:
 
 @app.command("abandon", epilog=examples("ortoo buffer abandon postgres://queue@db1/q --yes"))
 def abandon_buffer(url: Url, yes: Yes = False) -> None:
-    """Give up what waits in a buffer that is gone, or belongs to another database.
+    """Abandon commits in a buffer that is lost or belongs to another database.
 
-    It first tells what that means. The queue must not be running. It opens with what the database has; Redis is not touched.
+    It shows which ones, and asks first. The queue must not be running. It then opens with what the database has; Redis does
+    not change.
     """
     address = _address(url)
     from ortoo.stores.postgres import abandon, find_mark

@@ -156,7 +156,7 @@ class _Responder:
             show.remark(f"{message.id}: {error}")
         except NotFoundError:
             message.ack()
-            show.remark(f"{message.id}: whoever asked has gone")
+            show.remark(f"{message.id}: the requester is gone")
         except LeaseLostError:
             show.remark(f"{message.id} took too long, and will be redelivered")
 

@@ -93,7 +93,7 @@ class Draft:
             raise NotFoundError(f"there is no topic {str(name)!r}, and topics are not created by first use here")
         if is_inbox_name(name.name):
             raise NotFoundError(
-                f"there is no topic {str(name)!r}: whoever asked, and wanted the answer there, has gone"
+                f"there is no topic {str(name)!r}: the requester that waited for the reply there is gone"
             )
         return self.create_topic(name, self.state.topic_defaults.config_for(name))
 

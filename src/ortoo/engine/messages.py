@@ -96,7 +96,7 @@ def decide_redrive(state: State, command: Redrive, now: int) -> Decision:
     topic = state.topics.get(origin.topic)
     if topic is None or origin.partition >= len(topic.partitions):
         raise NotFoundError(
-            f"the topic that dead letter {copy} came from was deleted; publish its value anew if it matters"
+            f"the topic that dead letter {copy} came from was deleted; publish its value again if needed"
         )
     draft = Draft(state, now)
     group = topic.group_names.get(command.group)

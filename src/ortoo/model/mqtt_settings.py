@@ -26,20 +26,18 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1024, le=256 * 1024 * 1024, description="The largest packet that clients may send.")
     ] = 1024 * 1024
     receive_maximum: Annotated[
-        int, Meta(ge=1, le=65_535, description="Messages of one client that may wait for their acknowledgement.")
+        int, Meta(ge=1, le=65_535, description="Messages of one client that may be in flight, unacknowledged.")
     ] = 1_024
     max_keep_alive: Annotated[
         int,
-        Meta(
-            ge=1, le=65_535, description="The longest keep-alive, in seconds; clients that ask for more are told this."
-        ),
+        Meta(ge=1, le=65_535, description="Maximum keep-alive, in seconds; clients that ask for more get this."),
     ] = 3_600
     max_session_expiry: Annotated[
         int,
         Meta(
             ge=0,
             le=0xFFFF_FFFE,
-            description="For how many seconds a session is kept after its client has gone, at most.",
+            description="Maximum seconds that a session is kept after its client disconnected.",
         ),
     ] = 7 * 86_400
     max_queued: Annotated[
@@ -47,7 +45,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             ge=1,
             le=100_000_000,
-            description="Messages that wait for a client which is away; more of them are dropped. `$queue` drops none.",
+            description="Maximum messages queued for a disconnected client; any more are dropped. `$queue` drops none.",
         ),
     ] = 100_000
     max_retained: Annotated[int, Meta(ge=0, le=100_000_000, description="Retained messages of one namespace.")] = (
@@ -60,7 +58,7 @@ class MqttSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Annotated[str, Meta(pattern=r"^[^=]+=[^=]+$")]],
         Meta(
             description=(
-                "Ordinary topics whose messages are also put into a durable topic: `FILTER=TOPIC`, as in `sensors/#=sensors`; "
+                "Ordinary topics whose messages are copied to a durable topic: `FILTER=TOPIC`, as in `sensors/#=sensors`; "
                 "or `FILTER=NAMESPACE:TOPIC`."
             )
         ),

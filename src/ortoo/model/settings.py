@@ -60,13 +60,13 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = []
     dialects: Annotated[
         list[DialectName],
-        Meta(description="APIs of other systems that are served beside our own, for their clients."),
+        Meta(description="APIs of other queues that are served as well, for their clients."),
     ] = msgspec.field(default_factory=lambda: list(get_args(DialectName)))
     dialect_ports: Annotated[
         list[Annotated[str, Meta(pattern=r"^(queen|mqueue|goqueue|mqtt-queues)=\d{1,5}$")]],
         Meta(
             description=(
-                "Ports on which one of these APIs is served alone, and whole, with the paths that are ours elsewhere: "
+                "Ports that serve one of these APIs only, and completely, with paths that Ortoo uses elsewhere: "
                 "`goqueue=8080`."
             )
         ),
@@ -78,7 +78,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         QueenGeneration,
         Meta(
             description=(
-                "How a push is answered to clients of Queen: `first`, as its document says; `later`, with a list, as later "
+                "How pushes of Queen clients are answered: `first`, as in its documentation; `later`, with a list, as later "
                 "clients expect. `auto` tells them apart by what they send."
             )
         ),
@@ -106,14 +106,14 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: Annotated[Text | None, Meta(description="A PEM file with the private key of the certificate.")] = None
     client_ca: Annotated[
         Text | None,
-        Meta(description="A PEM file with the CA certificates that the certificates of clients are checked against."),
+        Meta(description="A PEM file with the CA certificates that client certificates must be signed by."),
     ] = None
     client_auth: Annotated[
         Literal["none", "optional", "required"] | None,
         Meta(
             description=(
-                "Whether clients show a certificate: `required`, the default with `tls.client_ca`, refuses those without one; "
-                "`optional` checks it if there is one; `none` does not ask."
+                "Whether clients need a certificate: `required`, the default with `tls.client_ca`, refuses those without one; "
+                "`optional` checks it if there is one; `none` requests none."
             )
         ),
     ] = None
@@ -135,7 +135,7 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="The JSON Web Key Set of an identity provider: an `https://` URL, or a file."),
     ] = None
     jwks_refresh_seconds: Annotated[
-        float, Meta(ge=30, le=86_400, description="How often the URL of the key set is asked for new keys.")
+        float, Meta(ge=30, le=86_400, description="How often the key set is fetched from its URL.")
     ] = 300.0
     issuer: Annotated[Text | None, Meta(description="The `iss` that a token must have.")] = None
     audience: Annotated[
@@ -151,14 +151,14 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="What a token without the claim `ortoo` allows. Without it, nothing."),
     ] = None
     default_namespace: Annotated[
-        Text, Meta(description="The namespace in which `auth.default_scope` holds. `*` means all.")
+        Text, Meta(description="The namespace that `auth.default_scope` applies to. `*` means all.")
     ] = DEFAULT_NAMESPACE
     certificate_scope: Annotated[
         Annotated[str, Meta(pattern=r"^(read|write|admin)(,(read|write|admin))*$")] | None,
         Meta(
             description=(
-                "What a client without a token may do that shows a certificate of `tls.client_ca`. Without it, certificates "
-                "open nothing by themselves."
+                "What a client with a certificate of `tls.client_ca` but no token may do. Without it, certificates "
+                "alone allow nothing."
             )
         ),
     ] = None
@@ -166,7 +166,7 @@ class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Text,
         Meta(
             description=(
-                "The namespace in which `auth.certificate_scope` holds. `*` means all; `{name}` stands for the common name of "
+                "The namespace that `auth.certificate_scope` applies to. `*` means all; `{name}` means the common name of "
                 "the certificate."
             )
         ),
@@ -207,8 +207,8 @@ class AuditSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         bool | None,
         Meta(
             description=(
-                "Whether to write down who administers the queue, who is forbidden something and who fails to log in, in the "
-                "topic `ortoo.audit` of the namespace `system`. When not set: where clients need a token."
+                "Whether to record administrative requests, forbidden requests and failed logins in the "
+                "topic `ortoo.audit` of the namespace `system`. Default: if clients need a token."
             )
         ),
     ] = None
@@ -222,7 +222,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         list[Text],
         Meta(
             description=(
-                "Where webhooks may lead: names, `*.NAMES`, addresses and networks. Without a list, any public address, and none "
+                "Where webhooks may go: names, `*.NAME`, addresses and networks. Without a list: any public address, but none "
                 "that is private, local, or for cloud metadata."
             )
         ),
@@ -234,7 +234,7 @@ class WebhookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     previous_secret: Annotated[
         Secret | None,
         Meta(
-            description="Signs webhooks as well, until all receivers know the new secret.",
+            description="Also signs webhooks, until all receivers have the new secret.",
             extra={"secret": True},
         ),
     ] = None
@@ -262,7 +262,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description=(
                 "Where the messages are kept, in place of the data directory: `postgres://USER@HOST/DATABASE`, or a directory. "
-                "Several are shards: each topic lies in one of them. Passwords belong in `PGPASSWORD` or `~/.pgpass`."
+                "Several are shards: each topic is in one of them. Passwords belong in `PGPASSWORD` or `~/.pgpass`."
             ),
             extra={"secret": True},
         ),
@@ -281,13 +281,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Text | None,
         Meta(
             description=(
-                "The folder for commits that the database of `store` does not take while it is away. When not set: `spill` in "
-                "the data directory. `none`: nothing is taken while the database is away."
+                "The folder that takes commits while the database of `store` is unreachable. Default: `spill` in "
+                "the data directory. `none`: such commits fail."
             )
         ),
     ] = None
     spill_bytes: Annotated[
-        int, Meta(ge=1 << 20, description="What the spill of a shard may take at most. Then publishing is refused.")
+        int, Meta(ge=1 << 20, description="Maximum size of the spill of a shard. Beyond it, publishing is refused.")
     ] = 1 << 30
     buffer: Annotated[
         Literal["redis"] | None,
@@ -295,7 +295,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             description="`redis`: commits are confirmed when the Redis of `redis` has them, before a PostgreSQL `store` has."
         ),
     ] = None
-    buffer_bytes: Annotated[int, Meta(ge=1 << 20, description="What a shard's buffer takes at most.")] = 64 << 20
+    buffer_bytes: Annotated[int, Meta(ge=1 << 20, description="Maximum size of a shard's buffer.")] = 64 << 20
     lake: Annotated[
         Text | None,
         Meta(

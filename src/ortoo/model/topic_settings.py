@@ -45,8 +45,8 @@ SETTINGS: dict[str, dict[str, str]] = {
             "How long a message can be delivered, counted from when it first becomes deliverable, unless it sets its own time. "
             "A consumer that holds the message when it expires can still finish it."
         ),
-        "max_wait": "A message that is not delivered to a group within this time expires for that group. After it, a seek brings "
-        "no message back, delivered or not.",
+        "max_wait": "A message that is not delivered to a group within this time expires for that group. After "
+        "that, a seek does not bring it back, even if it was delivered.",
         "on_expire": "What happens to messages that exceed `ttl` or `max_wait`: `drop` drops them, `dlq` dead-letters them.",
     },
     "Deduplication": {
@@ -54,14 +54,14 @@ SETTINGS: dict[str, dict[str, str]] = {
         "dedup_count": "The maximum number of ids remembered; the oldest are forgotten first.",
         "dedup_scope": (
             "Whether ids are compared within the `topic`, among its messages of the same `key` (which needs ordering `key`), or "
-            "within the whole `namespace`, with all topics there that say so, too. Who "
-            "may publish to one of those can tell whether an id was used in another, where that message lies, and can use "
-            "up an id; it learns nothing else of it. Changing it forgets the topic's ids."
+            "within the `namespace`, among all topics with this scope. Clients that "
+            "may publish to one of these can find out whether an id was used in another, and the id of that message, and can use "
+            "up an id, but learn nothing else. Changing the scope forgets the topic's ids."
         ),
     },
     "Retention": {
         "keep": (
-            "`latest`: a message supersedes the earlier ones of its key, as with Kafka's compaction; each message needs a key. "
+            "`latest`: a message supersedes earlier ones with its key, like Kafka's compaction; each message needs a key. "
             "See [the guide](guide.md#latest-per-key). `all`: every message stays until retention removes it."
         ),
         "retention_seconds": "Messages older than this are removed. Age counts from publishing, or from the due time if later.",

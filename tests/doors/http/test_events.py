@@ -107,7 +107,7 @@ async def test_a_tail_ends_with_its_topic(home: Home) -> None:
         assert (await stream.next())[0] == "end"
     await home.publish("t", 1)
     answer = await home.client.get("/v1/topics/t/tail", headers={"last-event-id": stream.place})
-    assert "made again" in answer.json()["detail"]
+    assert "recreated" in answer.json()["detail"]
 
 
 async def test_a_quiet_stream_shows_that_it_is_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

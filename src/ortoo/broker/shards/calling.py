@@ -165,7 +165,7 @@ async def _redrive(shards: ShardBrokers, command: Any) -> Any:
         if topic is not None:
             raise InvalidError(
                 f"dead letter {wanted.copy} lies in another shard than its topic {str(topic.name)!r}, and cannot be redriven; "
-                "publish its value anew, and delete it"
+                "publish its value again, and delete it"
             )
     return await shards.at(shard).call(command)
 

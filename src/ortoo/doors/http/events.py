@@ -123,7 +123,7 @@ async def _begin(call: Call, query: TailQuery) -> Place:
 
 
 def _made_again() -> InvalidError:
-    return InvalidError("the topic was deleted and made again; begin anew, without Last-Event-ID")
+    return InvalidError("the topic was deleted and recreated; start again, without Last-Event-ID")
 
 
 async def _tail(call: Call, query: TailQuery, wanted: Filter, place: Place) -> Chunks:

@@ -282,7 +282,7 @@ class Replay:
 
     def _load(self, track: Track, page: Page) -> None:
         if self._topic_id is not None and page.topic_id != self._topic_id:
-            raise InvalidError("the topic was deleted and made again; begin anew")
+            raise InvalidError("the topic was deleted and recreated; start again")
         self._topic_id = page.topic_id
         track.next_offset = page.next_offset
         if len(page.columns):

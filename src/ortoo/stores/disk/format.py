@@ -46,7 +46,7 @@ def refuse_unknown(disk: Disk) -> None:
     if UNFINISHED in present and NAME not in present:
         raise UnavailableError(
             f"{disk} is half a copy, by a backup, a restore or a migration that was never finished; remove it, and copy again "
-            "(ortoo migrate and ortoo shards move go on, or begin anew, by themselves)"
+            "(ortoo migrate and ortoo shards move continue, or start over, by themselves)"
         )
     found = read_file(disk, NAME).data if NAME in present else b""
     version = _VERSION.match(found)
