@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from websockets.asyncio.client import connect
 
+from ortoo import Queue
 from ortoo.doors.http.live import Hub
 from ortoo.doors.http.routing import Route
 from ortoo.doors.http.table import ROUTES
@@ -522,6 +523,33 @@ async def test_a_subscription_ends_once_its_token_is_revoked(home: Shared) -> No
         home.roles.revoked.add("reader")
         await home.queue.publish("orders", b"secret", namespace=OURS)
         assert msgspec.json.decode(await socket.recv())["code"] == "unauthenticated"
+
+
+async def test_what_was_pushed_returns_also_when_the_token_has_been_revoked(home: Shared) -> None:
+    queue, message = Queue(home.broker, namespace=OURS), b"x"
+    await queue.publish("orders", message)
+    path = f"/v1/topics/orders/groups/g/consume?namespace={OURS}"
+    async with home.web.stream("GET", path, headers={"authorization": "Bearer reader"}) as response:
+        async for line in response.aiter_lines():
+            if '"receipt"' in line:
+                home.roles.revoked.add("reader")
+                await queue.publish("orders", message)  # the stream has something to do, and ends
+    await returned(queue)
+    async with connect(
+        f"{home.base.replace('http', 'ws')}/v1/stream", additional_headers={"authorization": "Bearer worker"}
+    ) as socket:
+        subscribe = {"type": "subscribe", "id": "s", "topic": "orders", "namespace": OURS, "group": "g", "credit": 9}
+        await socket.send(msgspec.json.encode(subscribe).decode())
+        assert msgspec.json.decode(await socket.recv())["type"] == "subscribed"
+        assert msgspec.json.decode(await socket.recv())["type"] == "messages"
+        home.roles.revoked.add("worker")
+    await returned(queue)
+
+
+async def returned(queue: Queue) -> None:
+    async with asyncio.timeout(60):
+        while (await queue.group("orders", "g")).leased:  # noqa: ASYNC110  # nobody is told of it
+            await asyncio.sleep(0)
 
 
 async def test_the_runs_of_jobs_are_for_who_may_read_the_whole_namespace_or_reported_them(home: Shared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -12,7 +13,7 @@ from ortoo.engine.view import group_info
 from ortoo.model.access import ANYONE, Principal, Scope
 from ortoo.model.audit import OK, UNKNOWN
 from ortoo.model.batch import Outgoing
-from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Once, Publish, Transact
+from ortoo.model.commands import AnyCommand, CreateTopic, Lease, Leave, Once, Publish, Transact
 from ortoo.model.errors import (
     ExistsError,
     ForbiddenError,
@@ -207,6 +208,12 @@ class AuthorizedLink:
         except UnauthenticatedError:
             return False
         return True
+
+    async def leave(self, consumer: str, topic: TopicName | None = None, group: str | None = None) -> None:
+        """For a client that has gone, also when its token has ended: what it was let lease must not stay with it."""
+        grants = None if self._rights is None else self.principal.grants
+        with suppress(OrtooError):  # the topic is gone, or the queue: then there is nothing to leave
+            await self._broker.call(Leave(consumer, topic, group, grants))
 
     def named(self, device: str) -> str:
         """As a publisher: the name that it was let in by, if any, then what it calls itself."""

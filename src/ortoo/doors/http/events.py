@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from ortoo.client.admin import to_position
-from ortoo.model.commands import END, Lease, Leave
+from ortoo.model.commands import END, Lease
 from ortoo.model.errors import InvalidError, OrtooError, UnavailableError
 from ortoo.model.filters import Filter, parse_filter
 from ortoo.model.message import Received
@@ -262,8 +262,7 @@ async def _consume(call: Call, query: ConsumeQuery, lease: Lease) -> Chunks:
             yield b"".join(event(None, _encode(view), view.id) for view in views) or _KEEPALIVE
             quiet = _Quiet()
     finally:
-        with suppress(OrtooError):  # the topic is gone, or the queue; then there is nothing to leave
-            await call.link.call(Leave(lease.consumer, call.topic, call.params["group"]))
+        await call.link.leave(lease.consumer, call.topic, call.params["group"])
 
 
 # -- the overview

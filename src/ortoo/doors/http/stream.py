@@ -20,7 +20,7 @@ from ortoo.broker.authorized import AuthorizedLink
 from ortoo.broker.budget import Share
 from ortoo.broker.subscription import Subscription
 from ortoo.model.checks import check_command
-from ortoo.model.commands import Lease, Leave, Publish
+from ortoo.model.commands import Lease, Publish
 from ortoo.model.errors import ExistsError, InvalidError, NotFoundError, OrtooError, TooManyError
 from ortoo.model.names import TopicName
 from ortoo.model.queries import GetTopic
@@ -102,10 +102,7 @@ class Session:
         for consumer, topic, group in self._consumers:
             if not self._services.gate.presence.ended(self._link.who(consumer), (topic, group)):
                 continue  # it goes on elsewhere under the same name
-            try:
-                await self._link.call(Leave(consumer, topic, group))
-            except OrtooError:
-                pass  # the topic is gone, or the queue; then there is nothing to leave
+            await self._link.leave(consumer, topic, group)
 
     async def _take(self, data: bytes) -> None:
         self._share.take(len(data))

@@ -17,7 +17,7 @@ import msgspec
 
 from ortoo.broker.authorized import AuthorizedLink
 from ortoo.model import limits
-from ortoo.model.commands import Extend, Lease, Leave, Run
+from ortoo.model.commands import Extend, Lease, Run
 from ortoo.model.errors import NotFoundError, OrtooError
 from ortoo.model.names import TopicName
 from ortoo.model.replies import LeasedRun, Taken
@@ -146,10 +146,7 @@ class Source:
             self._wake.set()
 
     async def _leave(self) -> None:
-        try:
-            await self._link.call(Leave(self._lease.consumer, self.topic, self.group))
-        except OrtooError:
-            pass  # the topic or the group is gone, or the queue is closing: then leases run out by themselves
+        await self._link.leave(self._lease.consumer, self.topic, self.group)
 
     async def _run(self, again: Sequence[Ref], forget: Callable[[Ref], None]) -> None:
         await self._leave()  # from before a restart
