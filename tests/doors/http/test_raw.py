@@ -6,6 +6,7 @@ import pytest
 
 from ortoo.model.settings import HttpSettings
 from tests.doors.http.home import Home, serving
+from tests.doors.watching import Memory
 
 PATH = "/v1/topics/t/messages"
 
@@ -154,6 +155,17 @@ async def test_lines_of_json_are_messages(home: Home) -> None:
     ):
         answer = await home.client.post(PATH, content=odd, headers=headers)
         assert answer.status_code == 400, odd[:50]
+
+
+@pytest.mark.parametrize("body", [b"{}\n" * 5_000_000, b"\n" * 15_000_000], ids=["objects", "nothing"])
+async def test_millions_of_lines_are_refused_before_anything_is_made_of_them(home: Home, body: bytes) -> None:
+    head = (
+        b"POST /v1/topics/t/messages HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        b"content-type: application/x-ndjson\r\ncontent-length: %d\r\n\r\n" % len(body)
+    )
+    request, before = head + body, Memory()
+    assert b"at most 10000 messages" in await home.raw(request)
+    assert before.grown < 100 * 1024 * 1024
 
 
 async def test_a_browser_may_set_the_headers_of_a_message() -> None:

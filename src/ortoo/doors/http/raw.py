@@ -67,6 +67,8 @@ def is_raw(headers: dict[bytes, bytes]) -> bool:
 
 async def join_lines(body: bytes) -> bytes:
     """Messages in lines of JSON, as the body that has them in a list. Each is looked at alone."""
+    if body.count(b"\n") > 2 * limits.BATCH_MESSAGES_MAX:  # before anything is made of so many
+        raise InvalidError(f"a request has at most {limits.BATCH_MESSAGES_MAX} messages; send more requests")
     lines = [(at + 1, line.strip()) for at, line in enumerate(body.split(b"\n")) if line and not line.isspace()]
     if len(lines) > limits.BATCH_MESSAGES_MAX:
         raise InvalidError(f"a request has at most {limits.BATCH_MESSAGES_MAX} messages; send more requests")
