@@ -161,5 +161,6 @@ async def test_spans_and_instants_are_taken_as_they_come(python_queue: Queue, cl
         await queue.publish("orders", b"", deliver_at=datetime(2030, 1, 1))
     with pytest.raises(InvalidError, match="delay must be a number of seconds"):
         await queue.publish("orders", b"", delay=at)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="retention_seconds must be a number of seconds or None"):
-        await queue.update_topic("orders", retention_seconds="7d")
+    assert (await queue.update_topic("orders", retention_seconds="7d")).config.retention_seconds == 7 * 86_400
+    with pytest.raises(ConfigError, match="retention_seconds must be a number of seconds, a timedelta, or a text like 7d or None"):
+        await queue.update_topic("orders", retention_seconds=[7])
