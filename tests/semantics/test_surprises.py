@@ -162,5 +162,7 @@ async def test_spans_and_instants_are_taken_as_they_come(python_queue: Queue, cl
     with pytest.raises(InvalidError, match="delay must be a number of seconds"):
         await queue.publish("orders", b"", delay=at)  # type: ignore[arg-type]
     assert (await queue.update_topic("orders", retention_seconds="7d")).config.retention_seconds == 7 * 86_400
-    with pytest.raises(ConfigError, match="retention_seconds must be a number of seconds, a timedelta, or a text like 7d or None"):
+    with pytest.raises(
+        ConfigError, match="retention_seconds must be a number of seconds, a timedelta, or a text like 7d or None"
+    ):
         await queue.update_topic("orders", retention_seconds=[7])
