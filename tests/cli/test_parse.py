@@ -34,6 +34,12 @@ def test_what_is_no_duration(text: str) -> None:
         parse.duration(text)
 
 
+@pytest.mark.parametrize("text", ["101000d", "99999999999999999d", "999999999999999999"])
+def test_what_no_timer_takes(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match="100 years are the most"):
+        parse.duration(text)
+
+
 def test_times_in_every_form() -> None:
     noon = datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp()
     assert parse.instant("2026-01-31T12:00:00Z") == noon

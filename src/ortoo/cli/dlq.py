@@ -217,6 +217,10 @@ def delete(
     yes: Yes = False,
 ) -> None:
     """Delete dead letters permanently: some by their ids, or those of a group or with an error."""
+    if not ids and group is None and error is None and limit is None:
+        raise typer.BadParameter(
+            f"name dead letters by id, or choose with --group, --error or --limit; `ortoo dlq purge {topic}` deletes all"
+        )
     what = show.count(len(ids), "dead letter") if ids else "these dead letters"
     show.confirm(f"Delete {what}?", yes)
     with target.open() as queue:

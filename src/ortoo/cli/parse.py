@@ -14,15 +14,20 @@ from ortoo.model.errors import ConfigError, InvalidError
 from ortoo.model.setting_texts import parse_setting
 from ortoo.model.units import DURATION, NUMBER, parse_duration, parse_size
 
+_YEARS_MAX = 100  # beyond what clocks and timers of the system take, there are only errors
+_SECONDS_MAX = _YEARS_MAX * 366 * 86_400.0
 _RELATIVE = re.compile(rf"([+-]?)({DURATION.pattern})", re.IGNORECASE)
 
 
 def duration(text: str) -> float:
     """Seconds: `30`, `1.5`, `500ms`, `30s`, `10m`, `1h30m`, `7d`."""
     try:
-        return parse_duration(text)
+        seconds = parse_duration(text)
     except InvalidError as error:
         raise typer.BadParameter(str(error)) from None
+    if seconds > _SECONDS_MAX:
+        raise typer.BadParameter(f"{text!r} is too long; {_YEARS_MAX} years are the most")
+    return seconds
 
 
 def instant(text: str) -> float:
