@@ -158,3 +158,9 @@ def test_what_was_agreed_to_is_done_and_nothing_else(
     assert (done.code, len(seen)) == (1, 2)
     assert "changed meanwhile" in done.err
     assert names(at_directory) == ["old"]
+
+
+def test_a_file_that_is_not_there_is_one_clear_line(place: Place, tmp_path: Path) -> None:
+    done = place("ensure", tmp_path / "nowhere.yaml")
+    assert (done.code, done.out) == (1, "")
+    assert "cannot be read: No such file or directory; `ortoo export` writes such a file" in " ".join(done.err.split())

@@ -49,8 +49,11 @@ def read_definitions(path: Path) -> Definitions:
     if str(path) == "-":
         data = sys.stdin.buffer.read(_FILE_BYTES_MAX + 1)
     else:
-        with path.open("rb") as file:
-            data = file.read(_FILE_BYTES_MAX + 1)
+        try:
+            with path.open("rb") as file:
+                data = file.read(_FILE_BYTES_MAX + 1)
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read: {error.strerror}; `ortoo export` writes such a file") from None
     if len(data) > _FILE_BYTES_MAX:
         raise ConfigError(f"{path} is larger than {_FILE_BYTES_MAX >> 20} MiB")
     try:

@@ -55,7 +55,7 @@ def _contrast(found: TopicConfig, wanted: TopicConfig) -> str:
     differing = differing_settings(found, wanted)
     if not differing:
         return ""
-    return f", with other settings: {'; '.join(differing)}. update_topic changes them, ensure_topic makes or changes a topic"
+    return f", with other settings: {'; '.join(differing)}. Change them with update_topic, ensure_topic or `ortoo topics set`"
 
 
 def decide_change_topic(state: State, command: ChangeTopic, now: int) -> Decision:
