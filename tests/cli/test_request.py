@@ -74,7 +74,7 @@ def test_whoever_asked_may_have_gone_and_what_is_no_request_is_dead_lettered(pla
     place.ok("publish", "prices", "tea", "-H", "reply-to=nowhere", "-H", "correlation-id=1")
     place.ok("publish", "prices", "no request")
     done = place.ok("reply", "prices", "--group", "cli", "--max", "2", "--echo")
-    assert "has gone" in done.err
+    assert "the requester is gone" in done.err
     assert "no request" in done.err
     assert [letter["value"] for letter in place.ok("dlq", "list", "prices", "--json").json] == ["no request"]
     assert place.ok("groups", "show", "prices", "cli", "--json").json["backlog"] == 0

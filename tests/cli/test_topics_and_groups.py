@@ -87,7 +87,7 @@ def test_creating_it_again_is_fine_and_with_other_settings_is_not(place: Place) 
         ("max_message_bytes=big", "max_message_bytes: 'big' is not a size"),
         ("dlq=perhaps", "dlq: 'perhaps' is neither true nor false"),
         ("backoff_factor=2x", "backoff_factor: '2x' is not a number"),
-        ('labels={"a": 1}', "labels: these labels are not a JSON object of strings"),
+        ('labels={"a": 1}', "labels: labels are a JSON object of strings: [...] must be a string, not a whole number"),
         ("partitions", "write NAME=VALUE"),
     ],
 )

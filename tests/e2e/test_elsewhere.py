@@ -81,7 +81,7 @@ def test_macos_empties_the_cache_of_the_drive(
     drive, synced = Drive(number), list[int]()
     monkeypatch.setattr(fcntl, "fcntl", drive.fcntl)
     monkeypatch.setattr(syncing, "_FULL_SYNC", 51)
-    monkeypatch.setattr(syncing, "_sync_data", synced.append)
+    monkeypatch.setattr(os, "fdatasync", synced.append)
     monkeypatch.setattr(os, "fsync", synced.append)
     if plain is None:  # a real failure of the disk is not passed over
         with pytest.raises(OSError, match="Input/output error"):

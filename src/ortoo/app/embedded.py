@@ -17,7 +17,7 @@ from ortoo.model.errors import ConfigError
 from ortoo.model.names import DEFAULT_NAMESPACE
 from ortoo.model.topic_defaults import TopicDefaults
 from ortoo.ports import Store
-from ortoo.stores.disk import DiskStore
+from ortoo.stores.memory import MemoryStore
 
 from .clock import SystemClock
 from .shards import Where, make_brokers, names_of
@@ -63,7 +63,15 @@ class _Embedded(Broker):
         await self._webhook.close(CLOSING_GRACE_S)
         if self._projection is not None:
             await self._projection.stop()
-        await super().close(checkpoint=checkpoint and isinstance(self.store, DiskStore))
+        await super().close(checkpoint=checkpoint and _is_on_disk(self.store))
+
+
+def _is_on_disk(store: Store) -> bool:
+    if isinstance(store, MemoryStore):  # which must not need what the other imports
+        return False
+    from ortoo.stores.disk import DiskStore
+
+    return isinstance(store, DiskStore)
 
 
 def open(

@@ -15,7 +15,6 @@ from .log import DiskLog, LogEntry, Shared
 from .logged import CommitReader
 from .open_files import FilePool
 from .quarantine import Quarantine
-from .recent import RECENT_BYTES
 from .staged import StagedIndex
 
 Place = tuple[TopicId, int]
@@ -27,7 +26,7 @@ class Catalog(KnownTopics):
         disk: Disk,
         files: FilePool | None = None,
         commits: CommitReader | None = None,
-        recent_bytes: int = RECENT_BYTES,
+        recent_bytes: int | None = None,
     ) -> None:
         """`commits`: reads what lies in the write-ahead log, where there is one. `recent_bytes`: of messages that are kept in
         memory when they are published."""

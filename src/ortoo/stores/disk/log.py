@@ -26,7 +26,7 @@ from .log_index import IndexBuilder
 from .logged import CommitReader, LoggedPublish
 from .new_frames import NewFrame, new_frames
 from .open_files import FilePool
-from .recent import RECENT_BYTES, FrameCache, Recent, RecentStretch
+from .recent import FrameCache, Recent, RecentStretch
 from .segment import Mark, Segment, SegmentEntry
 
 SEGMENT_BYTES = 64 << 20
@@ -55,7 +55,7 @@ class Shared:
         disk: Disk,
         files: FilePool | None = None,
         commits: CommitReader | None = None,
-        recent_bytes: int = RECENT_BYTES,
+        recent_bytes: int | None = None,
     ) -> None:
         self.files = files or FilePool(disk)
         self._commits = commits

@@ -69,8 +69,8 @@ class Owner(Protocol):
 class Recent:
     """What was published last, the oldest goes first."""
 
-    def __init__(self, bytes_max: int = RECENT_BYTES) -> None:
-        self._bytes_max = bytes_max
+    def __init__(self, bytes_max: int | None = None) -> None:
+        self._bytes_max = RECENT_BYTES if bytes_max is None else bytes_max
         self._bytes = 0
         self._order: deque[tuple[Owner, RecentStretch]] = deque()
 

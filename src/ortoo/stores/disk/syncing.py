@@ -9,18 +9,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable
 
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 _UNKNOWN = (errno.ENOTSUP, errno.ENOTTY, errno.EINVAL)  # to a network's file system, for instance
 
-_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-
 
 def sync_data(number: int) -> None:
     """The bytes of an open file."""
-    if not _fully(number):
-        _sync_data(number)
+    if _fully(number):
+        return
+    if hasattr(os, "fdatasync"):
+        os.fdatasync(number)
+    else:
+        os.fsync(number)
 
 
 def sync_all(number: int) -> None:

@@ -11,7 +11,7 @@ from ortoo.model import records as r
 from ortoo.model.names import TopicId
 from ortoo.model.offsets import NOTHING, OffsetSet
 from ortoo.model.records import HistoryRecord
-from ortoo.stores.disk.recent import RECENT_BYTES, FrameCache, Recent, RecentStretch
+from ortoo.stores.disk.recent import FrameCache, Recent, RecentStretch
 from ortoo.stores.known_topics import KnownTopics
 
 Place = tuple[TopicId, int]
@@ -104,7 +104,7 @@ class Staging:
 
 
 class Catalog(KnownTopics):
-    def __init__(self, recent_bytes: int = RECENT_BYTES) -> None:
+    def __init__(self, recent_bytes: int | None = None) -> None:
         """`recent_bytes`: of messages that are kept in memory when they are published."""
         super().__init__()
         self.logs: dict[Place, Log] = {}
